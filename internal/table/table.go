@@ -2,6 +2,7 @@ package table
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -11,8 +12,9 @@ import (
 // Column is one of the relay's own names for the columns of an outbox table.
 type Column string
 
-// The columns that the relay knows. ID, Topic, Key, Payload and Status must exist; without one of the others the relay
-// works, with less (Missing says what is lost).
+// The columns that the relay knows. ID, Payload and Status must exist, and so must Key unless it is mapped to "", and
+// the columns that the topic template names (Topic, by default). Without one of the others the relay works, with less:
+// Missing says what is lost.
 const (
 	ID            Column = "id"
 	MessageID     Column = "message_id"
@@ -39,11 +41,21 @@ type Querier interface {
 type Spec struct {
 	// Table is the name as configured: table or schema.table, each part optionally in double quotes.
 	Table string
-	// Columns maps the relay's names to the table's where they differ.
+	// Columns maps the relay's names to the table's where they differ, as they are: neither folded nor quoted. An empty
+	// name says that the table has no such column (though it may have one of that name that means something else).
 	Columns map[Column]string
-	// Topic is a template over columns, "{{topic}}" when empty.
+	// Topic is a template over columns, "{{topic}}" when empty. A name in it is one of the relay's or one of the table's.
 	Topic string
+	// Statuses maps the relay's words for a state (Pending, Published, Dead) to the table's where they differ.
+	Statuses map[string]string
 }
+
+// The relay's own words for the state of a row.
+const (
+	Pending   = "PENDING"
+	Published = "PUBLISHED"
+	Dead      = "DEAD"
+)
 
 // FieldFormat is the form of a value on the wire, in pgoutput's own letters.
 type FieldFormat byte
@@ -71,4 +83,7 @@ type WireColumn struct {
 type Row struct {
 	Event   *event.Event
 	Pending bool
+	// NextAttemptAt is the zero time when the table has no such column or the value is NULL. An infinite timestamp is
+	// the latest (or the earliest) that Postgres can store.
+	NextAttemptAt time.Time
 }

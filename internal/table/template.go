@@ -1,0 +1,4 @@
+package table
+
+// template is a parsed topic template.
+type template struct{}
