@@ -1,6 +1,9 @@
 package table
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/jackc/pgx/v5"
 )
 
@@ -90,10 +93,40 @@ func (o *Outbox) StatusWord(state string) string {
 func (o *Outbox) StatusLiteral(state string) string { return literal(o.StatusWord(state)) }
 
 // PollColumns are the quoted names of the columns that a Decoder wants to see, each once.
-func (o *Outbox) PollColumns() []string { return nil }
+func (o *Outbox) PollColumns() []string {
+	names := o.read()
+	for i := range names {
+		names[i] = quote(names[i])
+	}
+	return names
+}
+
+// read is the names of all columns that make the event.
+func (o *Outbox) read() []string {
+	var names []string
+	add := func(c column) {
+		if c.name != "" && !slices.Contains(names, c.name) {
+			names = append(names, c.name)
+		}
+	}
+	for _, r := range roles {
+		if r.column != Topic { // it is read when the template names it
+			add(o.columns[r.column])
+		}
+	}
+	for _, p := range o.template {
+		add(p.col)
+	}
+	return names
+}
 
 // Missing says, one sentence for each optional column that the table doesn't have, what is lost without it.
-func (o *Outbox) Missing() []string { return nil }
-
-// quote makes an identifier of one name.
-func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
+func (o *Outbox) Missing() []string {
+	var out []string
+	for _, r := range roles {
+		if r.lost != "" && !o.Has(r.column) {
+			out = append(out, fmt.Sprintf("without %s %s", r.column, r.lost))
+		}
+	}
+	return out
+}
