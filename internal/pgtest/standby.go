@@ -1,0 +1,65 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-relay/cdc-relay/internal/testbed"
+)
+
+// Standby makes a streaming standby of the running server (pg_basebackup -R) and starts it, with the same settings. name
+// is its application_name: what synchronous_standby_names of the primary means. It is the caller's to Close.
+func (c *Cluster) Standby(ctx context.Context, name string) (*Cluster, error) {
+	o := c.options
+	o.BinDir = c.bin
+	s, err := newCluster(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	err = s.copyFrom(ctx, c, name)
+	if err == nil {
+		err = s.configure()
+	}
+	if err == nil {
+		err = s.Start(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start a standby: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+func (s *Cluster) copyFrom(ctx context.Context, primary *Cluster, name string) error {
+	program := filepath.Join(s.bin, "pg_basebackup")
+	if _, err := exec.LookPath(program); err != nil {
+		// Some distributions of the server leave the client programs out; one of the same version may be in PATH.
+		if program, err = exec.LookPath("pg_basebackup"); err != nil {
+			return fmt.Errorf("pg_basebackup is neither in %s nor in PATH: install the package postgresql-client", s.bin)
+		}
+	}
+	from := fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=%s", primary.Port(), name)
+	_, err := testbed.Output(ctx, s.user, nil, program, "-d", from, "-D", s.DataDir(), "-R", "-X", "stream", "-c", "fast", "--no-sync")
+	return err
+}
+
+// Promote turns a standby into a primary and waits until it is one.
+func (s *Cluster) Promote(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, s.DSN("postgres"))
+	if err != nil {
+		return fmt.Errorf("promote the standby: %w", err)
+	}
+	defer conn.Close(ctx)
+	var done bool
+	if err := conn.QueryRow(ctx, "SELECT pg_promote(true, 60)").Scan(&done); err != nil {
+		return fmt.Errorf("promote the standby: %w", err)
+	}
+	if !done {
+		return fmt.Errorf("the standby wasn't promoted within 60 s\n%s", s.logTail())
+	}
+	return nil
+}
