@@ -1,0 +1,57 @@
+package dispatch
+
+import (
+	"github.com/jackc/pglogrepl"
+
+	"github.com/cdc-relay/cdc-relay/internal/event"
+)
+
+// phase is where a known row stands.
+type phase uint8
+
+const (
+	queued  phase = iota // in a lane or in the sink's hands
+	acked                // acknowledged, its mark not yet committed
+	failing              // failed, its failure not yet written down
+	waiting              // its failure is written down; known until no page can show it as it was before
+	settled              // written down; known until nobody can bring it again
+)
+
+// entry is what dispatch knows of a row.
+type entry struct {
+	key   key
+	phase phase
+	// wal is a position that the stream must have passed before it can't bring the row any more; 0 when it came by the
+	// stream.
+	wal pglogrepl.LSN
+}
+
+// settledRow waits in the order of settlement for the time when it can be forgotten.
+type settledRow struct {
+	id   event.RowID
+	read uint64 // the last read that was asked for before the settlement was known
+	wal  pglogrepl.LSN
+}
+
+// settle keeps the row known: a page read before the mark may still bring it as it was, and so may the stream.
+func (m *machine) settle(id event.RowID, e entry, as phase) {
+	e.phase = as
+	m.known[id] = e
+	m.settledRows = append(m.settledRows, settledRow{id, m.readSeq, e.wal})
+}
+
+// forget drops settled rows that nobody can bring again: no read from before the settlement is in use, and the stream has
+// passed the row's commit. (A stream that is not connected will start later than any of them.)
+func (m *machine) forget() {
+	n := 0
+	for _, r := range m.settledRows {
+		if m.readInUse() && m.readSeq <= r.read || m.stream.phase != streamDown && m.stream.pos < r.wal {
+			break
+		}
+		delete(m.known, r.id)
+		n++
+	}
+	if n > 0 {
+		m.settledRows = append(m.settledRows[:0], m.settledRows[n:]...)
+	}
+}

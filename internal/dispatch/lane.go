@@ -1,0 +1,217 @@
+package dispatch
+
+import (
+	"github.com/jackc/pglogrepl"
+
+	"github.com/cdc-relay/cdc-relay/internal/event"
+)
+
+// item is an event with the hash of its key.
+type item struct {
+	*event.Event
+	key key
+}
+
+// lane sends one batch at a time, so that the events of a key stay in order.
+type lane struct {
+	queue  []item
+	held   []item // taken back from an absent sink; goes first
+	flight []item
+}
+
+func (l *lane) busy() bool { return l.flight != nil }
+
+// offer takes an event into its lane; false: there is no room, and nothing has changed.
+func (m *machine) offer(it item, wal pglogrepl.LSN) bool {
+	size := it.Size()
+	if m.rows >= m.limits.rows || m.bytes > 0 && m.bytes+size > m.limits.bytes {
+		return false
+	}
+	n := int(uint64(it.key) % uint64(len(m.lanes)))
+	l := &m.lanes[n]
+	if len(l.queue) >= m.limits.laneRows {
+		return false
+	}
+	l.queue = append(l.queue, it)
+	m.known[it.ID] = entry{key: it.key, phase: queued, wal: wal}
+	m.rows++
+	m.bytes += size
+	m.buffer.remove(it.ID)
+	m.touch(n)
+	return true
+}
+
+// touch notes that a lane may have something to send.
+func (m *machine) touch(n int) {
+	if !m.touched[n] {
+		m.touched[n] = true
+		m.ready = append(m.ready, n)
+	}
+}
+
+// pump starts every lane that has something to send and nothing in flight.
+func (m *machine) pump() {
+	if !m.sinkUp {
+		return
+	}
+	waiting := m.ready[:0]
+	for _, n := range m.ready {
+		m.touched[n] = false
+		l := &m.lanes[n]
+		if l.busy() || len(l.held)+len(l.queue) == 0 {
+			continue
+		}
+		allowed := m.ramp.allow(m.now, m.limits.batch)
+		if allowed == 0 {
+			m.touched[n] = true
+			waiting = append(waiting, n)
+			continue
+		}
+		l.flight = l.next(allowed, m.limits.batchBytes)
+		m.ramp.spend(len(l.flight))
+		m.fx.send = append(m.fx.send, sending{lane: n, items: l.flight})
+	}
+	m.ready = waiting
+}
+
+// next takes the lane's next batch: what was held first, then what waits.
+func (l *lane) next(maxRows, maxBytes int) []item {
+	from := &l.queue
+	if len(l.held) > 0 {
+		from = &l.held
+	}
+	n, bytes := 0, 0
+	for n < len(*from) && n < maxRows && (n == 0 || bytes+(*from)[n].Size() <= maxBytes) {
+		bytes += (*from)[n].Size()
+		n++
+	}
+	batch := append([]item(nil), (*from)[:n]...)
+	rest := append((*from)[:0], (*from)[n:]...)
+	clear((*from)[len(rest):])
+	*from = rest
+	return batch
+}
+
+// drop takes the rows out of dispatch: they stay PENDING, and are neither failed nor settled.
+func (m *machine) drop(items []item) {
+	for _, it := range items {
+		delete(m.known, it.ID)
+		m.rows--
+		m.bytes -= it.Size()
+	}
+}
+
+// throwOut drops what waits in the lane of a key behind a failed event of that key.
+func (m *machine) throwOut(k key) {
+	l := &m.lanes[int(uint64(k)%uint64(len(m.lanes)))]
+	kept := l.queue[:0]
+	for _, it := range l.queue {
+		if it.key == k {
+			m.drop([]item{it})
+		} else {
+			kept = append(kept, it)
+		}
+	}
+	clear(l.queue[len(kept):])
+	l.queue = kept
+}
+
+// laneDone takes the outcome of a lane's batch, one error an event.
+func (m *machine) laneDone(n int, errs []error) {
+	l := &m.lanes[n]
+	batch := l.flight
+	l.flight = nil
+	m.touch(n)
+	var failed, held map[key]bool // keys with a retryable failure, and with an event held back, in this batch
+	for i, it := range batch {
+		err := errs[i]
+		class := event.ClassOf(err)
+		switch {
+		case err == nil:
+			if failed[it.key] || held[it.key] {
+				m.fx.inversions++ // the sink could not promise the order: the earlier event will follow
+			}
+			m.acknowledge(it)
+		case failed[it.key]:
+			m.drop([]item{it}) // not attempted, whatever the sink says: the pass brings it behind the failed one
+		case held[it.key], class == event.Unavailable, class == event.NotAttempted:
+			held = with(held, it.key)
+			l.held = append(l.held, it)
+		case class == event.Permanent && !m.limits.blockOnDead:
+			m.fail(it, err)
+		default:
+			failed = with(failed, it.key)
+			m.fail(it, err)
+			m.park(it.key)
+		}
+	}
+	if len(l.held) > 0 {
+		m.sinkLost()
+	}
+}
+
+func with(set map[key]bool, k key) map[key]bool {
+	if set == nil {
+		set = map[key]bool{}
+	}
+	set[k] = true
+	return set
+}
+
+func (m *machine) acknowledge(it item) {
+	e := m.known[it.ID]
+	e.phase = acked
+	m.known[it.ID] = e
+	m.bytes -= it.Size()
+	m.fx.mark = append(m.fx.mark, it.Event)
+}
+
+func (m *machine) fail(it item, err error) {
+	e := m.known[it.ID]
+	e.phase = failing
+	m.known[it.ID] = e
+	m.bytes -= it.Size()
+	m.failing[it.key]++
+	m.fx.fail = append(m.fx.fail, failure{it.Event, err})
+}
+
+// settledAs takes what lifecycle has committed in the table.
+func (m *machine) settledAs(s event.Settled) {
+	e, ok := m.known[s.ID]
+	if !ok || e.phase != acked && e.phase != failing {
+		return
+	}
+	m.rows--
+	if e.phase == failing {
+		m.written(e.key)
+	}
+	if s.State != event.Waiting {
+		m.settle(s.ID, e, settled)
+		return
+	}
+	m.settle(s.ID, e, waiting)
+	m.waitUntil(e.key, m.now.Add(s.DueIn))
+}
+
+// sinkLost stops the lanes; each keeps its batch and sends it again when the sink is back.
+func (m *machine) sinkLost() {
+	if !m.sinkUp {
+		return
+	}
+	m.sinkUp = false
+	m.fx.probe = true
+	m.abortPass() // its pages grow old while nothing can be sent
+}
+
+// sinkBack sends again what was held, and lets the poller bring what was refused, at a pace that grows.
+func (m *machine) sinkBack() {
+	if m.sinkUp {
+		return
+	}
+	m.sinkUp = true
+	m.ramp.start(m.now)
+	for n := range m.lanes {
+		m.touch(n)
+	}
+	m.catchUp("the sink is back")
+}
