@@ -38,8 +38,9 @@ const (
 
 // read is one request to the table. One is under way at a time.
 type read struct {
-	kind readKind
-	ids  []event.RowID
+	kind  readKind
+	ids   []event.RowID
+	whole bool // readBegin: no PENDING row may be left out, since the order of a key depends on it
 }
 
 type reading struct {
@@ -99,7 +100,7 @@ func (m *machine) beginPass() {
 	}
 	m.lastBegan, m.wantPass = m.now, time.Time{}
 	m.pass = &pass{began: m.now, live: m.mode == Live, blocked: map[key]bool{}}
-	m.read(read{kind: readBegin})
+	m.read(read{kind: readBegin, whole: m.mode != Live || len(m.parked) > 0})
 }
 
 // abortPass gives the pass under way up. Nothing is lost: what it did not feed is PENDING.
@@ -122,11 +123,18 @@ func (m *machine) passBegun(dead []*event.Event) {
 	m.read(read{kind: readPage})
 }
 
-// pageRead takes a page of the pass.
-func (m *machine) pageRead(p event.Page) {
-	if m.answered() {
-		m.pass.page = &p
+// pageRead takes a page of the pass, and returns how many rows of it were not known.
+func (m *machine) pageRead(p event.Page) (fresh int) {
+	if !m.answered() {
+		return 0
 	}
+	m.pass.page = &p
+	for _, e := range p.Events {
+		if _, known := m.known[e.ID]; !known {
+			fresh++
+		}
+	}
+	return fresh
 }
 
 // consume feeds what is in the page in hand, as far as dispatch has room.
