@@ -169,7 +169,8 @@ func (c *checker) checkPartial(all []index, state string, severity preflight.Sev
 	if o.OrderByCreatedAt() {
 		keys = []string{o.columns[CreatedAt].name, o.columns[ID].name}
 	}
-	predicate := plain(quote(o.columns[Status].name) + " = " + o.StatusLiteral(state))
+	// pg_get_expr never writes E''.
+	predicate := plain(quote(o.columns[Status].name) + " = '" + strings.ReplaceAll(o.StatusWord(state), "'", "''") + "'")
 	create := o.createIndex(keys, state)
 	for _, i := range all {
 		if i.first != keys[0] || len(keys) > 1 && i.second != keys[1] || plain(i.predicate) != predicate {

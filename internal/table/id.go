@@ -17,7 +17,7 @@ func (o *Outbox) IDType() string { return o.idKind.String() }
 func (o *Outbox) IDArg(id event.RowID) any {
 	switch o.idKind {
 	case kindUUID:
-		return id.Bytes()
+		return pgtype.UUID{Bytes: id.Bytes(), Valid: true}
 	case kindInt4:
 		return int32(id.Int())
 	default:
@@ -29,9 +29,9 @@ func (o *Outbox) IDArg(id event.RowID) any {
 func (o *Outbox) IDArray(ids []event.RowID) any {
 	switch o.idKind {
 	case kindUUID:
-		a := make([][16]byte, len(ids))
+		a := make([]pgtype.UUID, len(ids))
 		for i, id := range ids {
-			a[i] = id.Bytes()
+			a[i] = pgtype.UUID{Bytes: id.Bytes(), Valid: true}
 		}
 		return a
 	case kindInt4:

@@ -100,7 +100,7 @@ func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 func literal(s string) string {
 	s = strings.ReplaceAll(strings.ReplaceAll(s, "\x00", ""), "'", "''")
 	if strings.Contains(s, `\`) {
-		return ` E'` + strings.ReplaceAll(s, `\`, `\\`) + `'`
+		return `E'` + strings.ReplaceAll(s, `\`, `\\`) + `'`
 	}
 	return "'" + s + "'"
 }
