@@ -133,23 +133,24 @@ func jsonString(dst, b []byte) (out, rest []byte, err error) {
 	if len(b) == 0 || b[0] != '"' {
 		return dst, b, errBadJSON
 	}
-	for i := 1; i < len(b); i++ {
-		switch c := b[i]; {
-		case c == '"':
-			return dst, b[i+1:], nil
-		case c < ' ':
-			return dst, b, errBadJSON
-		case c != '\\':
-			dst = append(dst, c)
-		default:
-			var n int
-			if dst, n, err = escape(dst, b[i:]); err != nil {
-				return dst, b, err
-			}
-			i += n - 1
+	for rest = b[1:]; ; {
+		plain := 0
+		for plain < len(rest) && rest[plain] != '"' && rest[plain] != '\\' && rest[plain] >= ' ' {
+			plain++
 		}
+		dst, rest = append(dst, rest[:plain]...), rest[plain:]
+		if len(rest) == 0 || rest[0] < ' ' {
+			return dst, b, errBadJSON
+		}
+		if rest[0] == '"' {
+			return dst, rest[1:], nil
+		}
+		var n int
+		if dst, n, err = escape(dst, rest); err != nil {
+			return dst, b, err
+		}
+		rest = rest[n:]
 	}
-	return dst, b, errBadJSON
 }
 
 // escape appends the character that the escape at the beginning of b stands for; n is the escape's length. Half of a

@@ -58,19 +58,18 @@ func uuid(f Field) (u [16]byte, err error) {
 
 // parseUUID reads the canonical form, in either case.
 func parseUUID(b []byte) (u [16]byte, err error) {
-	bad := fmt.Errorf("not a uuid in %d bytes of text", len(b))
 	if len(b) != 36 || b[8] != '-' || b[13] != '-' || b[18] != '-' || b[23] != '-' {
-		return u, bad
+		return u, errUUID
 	}
 	for i, at := range [...]int{0, 4, 9, 14, 19, 24, 28, 32} { // two bytes each
-		n := 0
-		n, err = hex.Decode(u[2*i:2*i+2], b[at:at+4])
-		if err != nil || n != 2 {
-			return [16]byte{}, bad
+		if _, err := hex.Decode(u[2*i:2*i+2], b[at:at+4]); err != nil {
+			return [16]byte{}, errUUID
 		}
 	}
 	return u, nil
 }
+
+var errUUID = errors.New("a text that is no uuid")
 
 // appendWord appends a value that is used as a word (key, topic, event type, status), in the form of its text.
 func appendWord(dst []byte, f Field, k kind) ([]byte, error) {
