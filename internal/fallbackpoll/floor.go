@@ -19,7 +19,7 @@ import (
 //     before its commit, a DEAD row retried by command) is found then; only later.
 //   - It is a margin below the lowest row that was PENDING in the last whole pass, or where there was none below the
 //     highest row of the table, so that ids which commit somewhat out of order lie above it.
-//   - What an order depends on asks for a whole pass (NextPassWhole).
+//   - What an order depends on asks for a whole pass.
 //
 // Tables in the order of created_at have none.
 type floor struct {

@@ -57,7 +57,12 @@ func (f *fixture) poller(cfg Config) *Poller {
 // pages reads a whole pass.
 func pages(t *testing.T, p *Poller) []event.Page {
 	t.Helper()
-	if err := p.BeginPass(t.Context()); err != nil {
+	return pass(t, p, false)
+}
+
+func pass(t *testing.T, p *Poller, whole bool) []event.Page {
+	t.Helper()
+	if _, err := p.BeginPass(t.Context(), whole); err != nil {
 		t.Fatal(err)
 	}
 	return rest(t, p)

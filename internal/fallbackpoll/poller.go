@@ -26,6 +26,8 @@ type Config struct {
 	SlowQuery time.Duration
 	// FloorMargin is how far below the lowest id that can still be PENDING the floor is; 10000 when 0.
 	FloorMargin int64
+	// BlockOnDead has BeginPass say which keys a DEAD row blocks.
+	BlockOnDead bool
 	// DueIn knows of rows that wait for a retry although their table has no next_attempt_at; may be nil.
 	DueIn func(event.RowID) time.Duration
 }
@@ -57,11 +59,10 @@ type Poller struct {
 	log     *slog.Logger
 	now     func() time.Time
 
-	tables  []*polled
-	at      int  // the table that the pass is in
-	whole   bool // the pass has no floor
-	wantAll bool // the next pass must have none
-	began   time.Time
+	tables []*polled
+	at     int  // the table that the pass is in
+	whole  bool // the pass has no floor
+	began  time.Time
 }
 
 // polled is a table with the state of the pass under way.
@@ -88,35 +89,48 @@ func New(cfg Config, pool *pgxpool.Pool, outboxes []*table.Outbox, metrics *Metr
 	return p
 }
 
-// NextPassWhole makes the next pass go without a floor. A pass on which an order depends (a hand-over from poll to
-// stream, for all keys or for one) must be whole: below the floor may be an earlier row of a key.
-func (p *Poller) NextPassWhole() { p.wantAll = true }
-
 // BeginPass notes the bound of a new pass over each table, in one round trip, and gives up the pass under way. After an
-// error there is no pass under way.
-func (p *Poller) BeginPass(ctx context.Context) error {
+// error there is no pass under way. A pass on which an order depends (a hand-over from poll to stream, for all keys or
+// for one; or one that feeds while there is no stream) must be whole: below the floor may be an earlier row of a key.
+// With BlockOnDead it returns one event, with nothing but table and key, for each key that has a DEAD row.
+func (p *Poller) BeginPass(ctx context.Context, whole bool) ([]*event.Event, error) {
 	p.at = len(p.tables)
-	p.whole = p.wantAll || !p.floorServes()
+	p.whole = whole || !p.floorServes()
 	batch := &pgx.Batch{}
+	var blocked []*event.Event
 	for _, t := range p.tables {
 		t.stretches = nil
 		t.queueBound(batch, p.whole)
+		if p.cfg.BlockOnDead {
+			t.queueDeadKeys(batch, &blocked)
+		}
 	}
 	began := p.now()
 	results := p.pool.SendBatch(ctx, batch)
 	if err := results.Close(); err != nil {
-		return fmt.Errorf("read the bound of a pass: %w", err)
+		return nil, fmt.Errorf("read the bound of a pass: %w", err)
 	}
 	slow := p.now().Sub(began) > p.cfg.SlowQuery
 	for _, t := range p.tables {
 		t.floor.begin(slow && len(t.stretches) == 0)
 	}
 	if p.whole {
-		p.began, p.wantAll = began, false
+		p.began = began
 	}
 	p.at = 0
 	p.metrics.passes.Inc()
-	return nil
+	return blocked, nil
+}
+
+// queueDeadKeys asks for the keys that a DEAD row blocks.
+func (t *polled) queueDeadKeys(batch *pgx.Batch, blocked *[]*event.Event) {
+	batch.Queue(deadKeysSQL(t.Outbox)).Query(func(rows pgx.Rows) error {
+		keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		for _, key := range keys {
+			*blocked = append(*blocked, &event.Event{ID: event.RowID{Table: t.Index}, Key: key, HasKey: true})
+		}
+		return err
+	})
 }
 
 // queueBound asks for the table's bound; the answer starts its stretches.
@@ -189,9 +203,9 @@ func (p *Poller) left() bool {
 	return false
 }
 
-// Settled says which of the rows are visible and no longer PENDING. A row that isn't visible is not among them.
-func (p *Poller) Settled(ctx context.Context, ids []event.RowID) ([]event.RowID, error) {
-	var settled []event.RowID
+// States says which of the rows are visible and PENDING, and which are visible and not. A row that isn't visible (yet), or
+// was deleted, is in neither.
+func (p *Poller) States(ctx context.Context, ids []event.RowID) (pending, settled []event.RowID, err error) {
 	batch := &pgx.Batch{}
 	for _, t := range p.tables {
 		var mine []event.RowID
@@ -203,22 +217,27 @@ func (p *Poller) Settled(ctx context.Context, ids []event.RowID) ([]event.RowID,
 		if len(mine) == 0 {
 			continue
 		}
-		batch.Queue(settledSQL(t.Outbox), t.IDArray(mine)).Query(func(rows pgx.Rows) error {
+		batch.Queue(statesSQL(t.Outbox), t.IDArray(mine)).Query(func(rows pgx.Rows) error {
 			var id event.RowID
-			_, err := pgx.ForEachRow(rows, []any{t.ScanID(&id)}, func() error {
-				settled = append(settled, id)
+			var waits bool
+			_, err := pgx.ForEachRow(rows, []any{t.ScanID(&id), &waits}, func() error {
+				if waits {
+					pending = append(pending, id)
+				} else {
+					settled = append(settled, id)
+				}
 				return nil
 			})
 			return err
 		})
 	}
 	if batch.Len() == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err := p.pool.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, fmt.Errorf("ask which rows are still pending: %w", err)
+		return nil, nil, fmt.Errorf("ask which rows are still pending: %w", err)
 	}
-	return settled, nil
+	return pending, settled, nil
 }
 
 // Nudge writes and flushes a commit record, so that the stream can pass a WAL position that was read before: on an idle

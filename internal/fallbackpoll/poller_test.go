@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cdc-relay/cdc-relay/internal/event"
@@ -62,7 +63,7 @@ func TestPassBeginsAnewAfterOneWasGivenUp(t *testing.T) {
 	f := newFixture(t, "outbox")
 	f.insert(t, "outbox", 5)
 	p := f.poller(Config{Batch: 2})
-	if err := p.BeginPass(t.Context()); err != nil {
+	if _, err := p.BeginPass(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	next(t, p)
@@ -82,7 +83,7 @@ func TestG3_RowsBeyondThePassesBoundAreLeftToTheNextPass(t *testing.T) {
 	}
 	f.insert(t, "outbox", 2) // 4 and 5 are visible, 3 isn't
 	p := f.poller(Config{Batch: 2})
-	if err := p.BeginPass(t.Context()); err != nil {
+	if _, err := p.BeginPass(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	first, second := next(t, p), next(t, p)
@@ -317,7 +318,7 @@ func TestNudgeMovesTheFlushedPositionBeyondTheInsertPosition(t *testing.T) {
 	}
 }
 
-func TestSettledNamesVisibleRowsThatAreNoLongerPending(t *testing.T) {
+func TestStatesTellPendingFromSettledAndLeaveOutWhatIsNotThere(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "outbox", "other")
 	f.insert(t, "outbox", 5)
@@ -331,22 +332,35 @@ func TestSettledNamesVisibleRowsThatAreNoLongerPending(t *testing.T) {
 		asked = append(asked, event.IntID(0, i), event.IntID(1, i))
 	}
 	p := f.poller(Config{})
-	got, err := p.Settled(t.Context(), asked)
+	pending, settled, err := p.States(t.Context(), asked)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[event.RowID]bool{event.IntID(0, 2): true, event.IntID(0, 3): true, event.IntID(1, 1): true}
-	for _, id := range got {
-		if !want[id] {
-			t.Errorf("unexpected %+v", id)
-		}
-		delete(want, id)
+	sorted := cmpopts.SortSlices(func(a, b event.RowID) bool { return a.Table < b.Table || a.Table == b.Table && a.Lo < b.Lo })
+	if diff := cmp.Diff([]event.RowID{event.IntID(0, 1), event.IntID(0, 5), event.IntID(1, 2)}, pending, sorted); diff != "" {
+		t.Errorf("pending: %s", diff)
 	}
-	if len(want) != 0 {
-		t.Errorf("missing %v", want)
+	if diff := cmp.Diff([]event.RowID{event.IntID(0, 2), event.IntID(0, 3), event.IntID(1, 1)}, settled, sorted); diff != "" {
+		t.Errorf("settled: %s", diff)
 	}
-	if got, err := p.Settled(t.Context(), nil); err != nil || got != nil {
-		t.Errorf("of nothing: %v, %v", got, err)
+	if pending, settled, err := p.States(t.Context(), nil); err != nil || pending != nil || settled != nil {
+		t.Errorf("of nothing: %v, %v, %v", pending, settled, err)
+	}
+}
+
+func TestBeginPassTellsTheKeysThatDeadRowsBlockWhenAsked(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "outbox")
+	f.Exec(t, `INSERT INTO outbox (topic, key, status) VALUES ('t', 'a', 'DEAD'), ('t', 'a', 'DEAD'), ('t', 'b', 'PENDING'), ('t', NULL, 'DEAD')`)
+	blocked, err := f.poller(Config{BlockOnDead: true}).BeginPass(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(blocked) != 1 || blocked[0].Key != "a" || !blocked[0].HasKey || blocked[0].ID.Table != 0 {
+		t.Errorf("got %+v", blocked)
+	}
+	if blocked, err := f.poller(Config{}).BeginPass(t.Context(), true); err != nil || blocked != nil {
+		t.Errorf("unasked: %v, %v", blocked, err)
 	}
 }
 
@@ -355,14 +369,14 @@ func TestPassEndsWithAnErrorWhenTheTableIsGone(t *testing.T) {
 	f := newFixture(t, "outbox")
 	f.insert(t, "outbox", 3)
 	p := f.poller(Config{Batch: 2})
-	if err := p.BeginPass(t.Context()); err != nil {
+	if _, err := p.BeginPass(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	f.Exec(t, `ALTER TABLE outbox RENAME TO gone`)
 	if _, err := p.NextPage(t.Context()); err == nil || !strings.Contains(err.Error(), "read a page of public.outbox") {
 		t.Errorf("got %v", err)
 	}
-	if err := p.BeginPass(t.Context()); err == nil {
+	if _, err := p.BeginPass(t.Context(), false); err == nil {
 		t.Error("a pass began over a table that is gone")
 	}
 	f.Exec(t, `ALTER TABLE gone RENAME TO outbox`)

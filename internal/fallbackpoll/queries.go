@@ -103,10 +103,16 @@ func lagSQL(o *table.Outbox) string {
 		WHEN %[1]s < statement_timestamp() THEN (extract(epoch FROM statement_timestamp() - %[1]s) * 1000000)::bigint ELSE 0 END::bigint`, at, maxLag)
 }
 
-// settledSQL is those of the rows $1 that are visible and not PENDING.
-func settledSQL(o *table.Outbox) string {
-	return fmt.Sprintf("SELECT %[1]s FROM %[2]s WHERE %[1]s = ANY ($1::%[3]s[]) AND %[4]s IS DISTINCT FROM %[5]s",
+// statesSQL is those of the rows $1 that are visible, and whether they are PENDING.
+func statesSQL(o *table.Outbox) string {
+	return fmt.Sprintf("SELECT %[1]s, %[4]s IS NOT DISTINCT FROM %[5]s FROM %[2]s WHERE %[1]s = ANY ($1::%[3]s[])",
 		o.Col(table.ID), o.Ident(), o.IDType(), o.Col(table.Status), o.StatusLiteral(table.Pending))
+}
+
+// deadKeysSQL is the keys of DEAD rows. It reads the index of DEAD rows, and each of them.
+func deadKeysSQL(o *table.Outbox) string {
+	return fmt.Sprintf("SELECT DISTINCT o.%[1]s::text FROM %[2]s AS o WHERE o.%[3]s = %[4]s AND o.%[1]s IS NOT NULL",
+		o.Col(table.Key), o.Ident(), o.Col(table.Status), o.StatusLiteral(table.Dead))
 }
 
 // highestSQL is the highest id above $1 that is visible, whatever its state. It walks the primary key from its end.
