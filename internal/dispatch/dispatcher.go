@@ -135,6 +135,7 @@ type Dispatcher struct {
 	sinkErrors  *quiet // also used by the probe
 
 	status atomic.Pointer[Status]
+	beat   atomic.Int64 // Unix nanoseconds
 }
 
 // New makes a Dispatcher for one term of leadership. Run may be called once.
@@ -149,7 +150,9 @@ func New(cfg Config, s sink.Sink, t Table, settler Settler, metrics *Metrics, lo
 		done: make(chan laneResult, cfg.Lanes), probed: make(chan struct{}, 1), ended: make(chan struct{}),
 		tableErrors: newQuiet(log), sinkErrors: newQuiet(log),
 	}
-	d.status.Store(&Status{Mode: CatchUp, Reason: "start", SinkUp: true})
+	now := time.Now()
+	d.status.Store(&Status{Mode: CatchUp, Reason: "start", SinkUp: true, Since: now, Progress: now})
+	d.beat.Store(now.UnixNano())
 	return d
 }
 

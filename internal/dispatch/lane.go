@@ -34,6 +34,9 @@ func (m *machine) offer(it item, wal pglogrepl.LSN) bool {
 	}
 	l.queue = append(l.queue, it)
 	m.known[it.ID] = entry{key: it.key, phase: queued, wal: wal}
+	if m.rows == 0 {
+		m.progress = m.now
+	}
 	m.rows++
 	m.bytes += size
 	m.buffer.remove(it.ID)
@@ -182,6 +185,7 @@ func (m *machine) settledAs(s event.Settled) {
 		return
 	}
 	m.rows--
+	m.progress = m.now
 	if e.phase == failing {
 		m.written(e.key)
 	}

@@ -54,6 +54,7 @@ type machine struct {
 	touched     []bool
 	ready       []int // lanes that may have something to send
 	rows, bytes int
+	progress    time.Time // when a row was last settled, or taken when there was none
 	ramp        ramp
 
 	buffer   *buffer
@@ -108,7 +109,7 @@ type Change struct {
 
 func newMachine(l limits, now time.Time) *machine {
 	return &machine{
-		limits: l, now: now, mode: CatchUp, reason: "start", sinkUp: true,
+		limits: l, now: now, mode: CatchUp, reason: "start", sinkUp: true, progress: now,
 		known:    map[event.RowID]entry{},
 		lanes:    make([]lane, l.lanes),
 		touched:  make([]bool, l.lanes),

@@ -12,16 +12,25 @@ type Status struct {
 	Reason     string    `json:"reason"`
 	Since      time.Time `json:"since"`
 	SinkUp     bool      `json:"sink_up"`
+	SinkReason string    `json:"sink_reason,omitempty"` // why the sink is not up
 	InFlight   int       `json:"in_flight_events"`
 	Bytes      int       `json:"in_flight_bytes"`
 	Blocked    int       `json:"blocked_keys"`
 	Buffered   int       `json:"buffered_events"`
 	Changes    []Change  `json:"changes"` // the last ones, oldest first
+	// Progress is when the outcome of an event was last committed, or, when none was in flight, taken.
+	Progress time.Time `json:"progress"`
+	// Beat is when the owner of dispatch last did anything; it does each time a poll is due.
+	Beat       time.Time `json:"-"`
 	ObservedAt time.Time `json:"-"`
 }
 
 // Status is a recent snapshot; it may be called from any goroutine.
-func (d *Dispatcher) Status() Status { return *d.status.Load() }
+func (d *Dispatcher) Status() Status {
+	s := *d.status.Load()
+	s.Beat = time.Unix(0, d.beat.Load())
+	return s
+}
 
 const (
 	keptChanges = 50
@@ -33,6 +42,7 @@ func (d *Dispatcher) observe(m *machine, fx effects) {
 	d.metrics.refused.Add(float64(fx.refused))
 	d.metrics.rescued.Add(float64(fx.rescued))
 	d.metrics.inversions.Add(float64(fx.inversions))
+	d.beat.Store(m.now.UnixNano())
 	last := d.status.Load()
 	if len(fx.changes) == 0 && last.SinkUp == m.sinkUp && (m.rows == 0) == (last.InFlight == 0) && m.now.Sub(last.ObservedAt) < statusPause {
 		return
@@ -43,9 +53,12 @@ func (d *Dispatcher) observe(m *machine, fx effects) {
 	}
 	s := &Status{
 		Mode: m.mode, Reason: m.reason, Since: last.Since, SinkUp: m.sinkUp, InFlight: m.rows, Bytes: m.bytes, Blocked: len(m.parked),
-		Buffered: m.buffer.len(), Changes: append([]Change(nil), d.changes...), ObservedAt: m.now,
+		Buffered: m.buffer.len(), Changes: append([]Change(nil), d.changes...), ObservedAt: m.now, Progress: m.progress,
 	}
-	if len(fx.changes) > 0 || s.Since.IsZero() {
+	if !m.sinkUp {
+		s.SinkReason = d.sinkErrors.text()
+	}
+	if len(fx.changes) > 0 {
 		s.Since = m.now
 	}
 	d.status.Store(s)
@@ -76,6 +89,13 @@ func (q *quiet) warn(msg string, err error) {
 		q.log.Warn(msg, "error", err, "times", q.times)
 		q.last, q.at, q.times = text, time.Now(), 0
 	}
+}
+
+// text is the last error.
+func (q *quiet) text() string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.last
 }
 
 // over forgets the error: the next one is new.

@@ -1,0 +1,145 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cdc-relay/cdc-relay/internal/dispatch"
+	"github.com/cdc-relay/cdc-relay/internal/fallbackpoll"
+	"github.com/cdc-relay/cdc-relay/internal/lifecycle"
+	"github.com/cdc-relay/cdc-relay/internal/replication"
+	"github.com/cdc-relay/cdc-relay/internal/sink"
+	"github.com/cdc-relay/cdc-relay/internal/table"
+)
+
+// Config says how the parts are set up. Each part's own Config is documented there.
+type Config struct {
+	// DirectDSN reaches Postgres in a session of its own, for the lock.
+	DirectDSN string
+	// Stream is false when replication is switched off: the mode is POLLING.
+	Stream      bool
+	Replication replication.Config
+	Poll        fallbackpoll.Config
+	Dispatch    dispatch.Config
+	Lifecycle   lifecycle.Config
+	// StopTimeout bounds the wait for what is in flight when Run is told to stop.
+	StopTimeout time.Duration
+	// SampleEvery is the pause between two looks at the tables and the slot; 15 s when 0.
+	SampleEvery time.Duration
+}
+
+// Metrics are the metrics of all parts.
+type Metrics struct {
+	Replication *replication.Metrics
+	Poll        *fallbackpoll.Metrics
+	Dispatch    *dispatch.Metrics
+	Lifecycle   *lifecycle.Metrics
+	leader      prometheus.Gauge
+}
+
+// NewMetrics registers the metrics of all parts; maxTopics bounds the values of the topic label.
+func NewMetrics(reg prometheus.Registerer, maxTopics int) *Metrics {
+	leader := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "cdc_relay_leader", Help: "1 while this instance is the active one.",
+	})
+	reg.MustRegister(leader)
+	return &Metrics{
+		Replication: replication.NewMetrics(reg), Poll: fallbackpoll.NewMetrics(reg),
+		Dispatch: dispatch.NewMetrics(reg, maxTopics), Lifecycle: lifecycle.NewMetrics(reg), leader: leader,
+	}
+}
+
+// Relay is one instance.
+type Relay struct {
+	cfg      Config
+	pool     *pgxpool.Pool
+	outboxes []*table.Outbox
+	sink     sink.Sink
+	alerter  *lifecycle.Alerter
+	metrics  *Metrics
+	log      *slog.Logger
+	sampler  *sampler
+
+	active atomic.Pointer[term] // nil while standing by
+	reason atomic.Pointer[string]
+	// standingBy is set while another instance is active, which is in good order.
+	standingBy atomic.Bool
+}
+
+// New makes a Relay. The caller owns pool, sink and alerter and closes them after Run.
+func New(cfg Config, pool *pgxpool.Pool, outboxes []*table.Outbox, s sink.Sink, alerter *lifecycle.Alerter, metrics *Metrics, log *slog.Logger) *Relay {
+	if cfg.SampleEvery == 0 {
+		cfg.SampleEvery = 15 * time.Second
+	}
+	r := &Relay{
+		cfg: cfg, pool: pool, outboxes: outboxes, sink: s, alerter: alerter, metrics: metrics, log: log,
+		sampler: newSampler(cfg, pool, outboxes, metrics, log),
+	}
+	r.setReason("starting")
+	return r
+}
+
+func (r *Relay) setReason(s string) { r.reason.Store(&s) }
+
+// Run stands by and is active in turn until ctx ends; then it waits for what is in flight, and returns nil, or
+// dispatch.ErrUnsettled when the stop timeout was not enough.
+func (r *Relay) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	sctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wg.Go(func() { r.sampler.run(sctx) })
+
+	for said := ""; ctx.Err() == nil; {
+		l, err := acquire(ctx, r.cfg.DirectDSN, r.outboxes)
+		if err == nil {
+			said = ""
+			if err = r.lead(ctx, l); errors.Is(err, dispatch.ErrUnsettled) && ctx.Err() != nil {
+				return err
+			}
+		}
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		r.setReason(err.Error())
+		r.standingBy.Store(errors.Is(err, errTaken))
+		if text := err.Error(); text != said {
+			said = text
+			if errors.Is(err, errTaken) {
+				r.log.Info("standing by", "reason", err)
+			} else {
+				r.log.Warn("standing by", "reason", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(standbyPause):
+		}
+	}
+	return nil
+}
+
+// lead runs one term and gives the lease back.
+func (r *Relay) lead(ctx context.Context, l *lease) error {
+	defer l.release()
+	t := r.newTerm(l)
+	r.active.Store(t)
+	r.sampler.attend(t.stream)
+	r.metrics.leader.Set(1)
+	r.log.Info("this instance is active")
+	defer func() {
+		r.active.Store(nil)
+		r.sampler.attend(nil)
+		r.metrics.leader.Set(0)
+		r.metrics.Dispatch.Standby()
+		r.log.Info("this instance is no longer active")
+	}()
+	return t.run(ctx)
+}

@@ -1,0 +1,108 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/internal/dispatch"
+	"github.com/cdc-relay/cdc-relay/internal/event"
+	"github.com/cdc-relay/cdc-relay/internal/fallbackpoll"
+	"github.com/cdc-relay/cdc-relay/internal/lifecycle"
+	"github.com/cdc-relay/cdc-relay/internal/replication"
+)
+
+// term is one time of being active: all parts, made anew.
+type term struct {
+	*Relay
+	lease *lease
+	began time.Time
+
+	dispatch *dispatch.Dispatcher
+	life     *lifecycle.Lifecycle
+	stream   *replication.Stream // nil when switched off
+}
+
+func (r *Relay) newTerm(l *lease) *term {
+	t := &term{Relay: r, lease: l, began: time.Now()}
+	t.life = lifecycle.New(r.cfg.Lifecycle, r.pool, r.outboxes, func(s []event.Settled) { t.dispatch.Settled(s) }, r.metrics.Lifecycle, r.log, r.alerter)
+	poll := r.cfg.Poll
+	poll.BlockOnDead, poll.DueIn = r.cfg.Dispatch.BlockOnDead, t.life.DueIn
+	poller := fallbackpoll.New(poll, r.pool, r.outboxes, r.metrics.Poll, r.log)
+	cfg := r.cfg.Dispatch
+	cfg.MayPublish = l.valid
+	cfg.StopTimeout = r.cfg.StopTimeout
+	if r.cfg.Stream {
+		cfg.AskPosition = func() { t.stream.RequestPosition() }
+	}
+	t.dispatch = dispatch.New(cfg, r.sink, poller, t.life, r.metrics.Dispatch, r.log)
+	if r.cfg.Stream {
+		t.stream = replication.New(r.cfg.Replication, r.outboxes, t.dispatch, r.metrics.Replication, r.log)
+	}
+	return t
+}
+
+// run starts the parts from the end of an event's way to its beginning, and stops them from the beginning to the end, so
+// that each finds the next one running.
+func (t *term) run(ctx context.Context) error {
+	// A lost lease ends the term like a request to stop, but without waiting: nothing may be published any more.
+	lost, lose := context.WithCancelCause(context.Background())
+	defer lose(nil)
+	stop, cancel := context.WithCancel(ctx)
+	defer cancel()
+	part := func(run func(ctx context.Context) error) *part { return start(run, func() { cancel() }) }
+
+	life := part(t.life.Run)
+	disp := part(func(ctx context.Context) error { return t.dispatch.Run(ctx, lost) })
+	stream := part(func(ctx context.Context) error {
+		if t.stream == nil {
+			<-ctx.Done()
+			return nil
+		}
+		return t.stream.Run(ctx)
+	})
+	keeper := part(func(ctx context.Context) error {
+		err := t.lease.keep(ctx, t.log)
+		if err != nil {
+			lose(err)
+		}
+		return err
+	})
+
+	select {
+	case <-stop.Done():
+	case <-lost.Done():
+	}
+	errStream := stream.stop() // nothing new comes
+	errDisp := disp.stop()     // what is in flight is sent and handed to lifecycle
+	errLife := life.stop()     // outcomes are written down
+	errKeep := keeper.stop()   // only now may another instance begin
+	return errors.Join(errKeep, errDisp, errStream, errLife)
+}
+
+// part is a component that runs until it is stopped.
+type part struct {
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	err    error
+}
+
+// start runs a component; failed is called when it ends with an error.
+func start(run func(ctx context.Context) error, failed func()) *part {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &part{cancel: cancel}
+	p.wg.Go(func() {
+		if p.err = run(ctx); p.err != nil {
+			failed()
+		}
+	})
+	return p
+}
+
+// stop ends the component and waits for it.
+func (p *part) stop() error {
+	p.cancel()
+	p.wg.Wait()
+	return p.err
+}
