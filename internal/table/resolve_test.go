@@ -193,6 +193,48 @@ func TestATableWithoutKeysIsAdopted(t *testing.T) {
 	}
 }
 
+// Consumers remember message ids: a later version must derive the same.
+func TestDerivedMessageIdsStayAsTheyAre(t *testing.T) {
+	t.Parallel()
+	if got := event.FormatUUID(derive([]byte("public\x00outbox\x0042"))); got != "baae060f-71d1-856b-8147-e9a575c20756" {
+		t.Errorf("derived %s", got)
+	}
+	for i := range 100 {
+		if u := derive(fmt.Append(nil, i)); u[6]>>4 != 8 || u[8]>>6 != 2 {
+			t.Errorf("%x is no uuid of version 8", u)
+		}
+	}
+}
+
+func TestCase36_EveryProtocolOfThePoolServes(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Database(t)
+	for _, mode := range []string{"cache_describe", "describe_exec", "exec", "simple_protocol"} {
+		conn, err := pgx.Connect(context.Background(), db.DSN+"&default_query_exec_mode="+mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(context.Background())
+		table := "outbox_" + mode
+		if err := Init(context.Background(), conn, DDLOptions{Table: table}); err != nil {
+			t.Fatalf("%s: %v", mode, err)
+		}
+		exec(t, conn, `CREATE TYPE state_`+mode+` AS ENUM ('PENDING', 'PUBLISHED', 'DEAD'); DROP INDEX `+table+`_pending, `+table+`_dead;
+			ALTER TABLE `+table+` DROP CONSTRAINT `+table+`_status_check, ALTER status DROP DEFAULT, ALTER status TYPE state_`+mode+` USING status::state_`+mode)
+		o := resolve(t, conn, Spec{Table: table})
+		for _, f := range findings(t, conn, o) {
+			exec(t, conn, f.Remedy)
+		}
+		if f := findings(t, conn, o); len(f) != 0 {
+			t.Errorf("%s: %+v", mode, f)
+		}
+		var re *ResolveError
+		if _, err := Resolve(context.Background(), conn, 0, Spec{Table: "absent"}); !errors.As(err, &re) {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+}
+
 func TestCase42_AnyNameWorksEverywhere(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Database(t)
@@ -262,6 +304,9 @@ func TestIdsComeAndGo(t *testing.T) {
 			if fmt.Sprint(got) != fmt.Sprint(want) || got[0] != want[0] {
 				t.Errorf("%s, %s: %v", name, mode, got)
 			}
+		}
+		if _, err := o.ParseID("2147483648"); (err == nil) != (name == "bigints") {
+			t.Errorf("%s and 2147483648: %v", name, err)
 		}
 		for _, bad := range []string{"", "x", "1.5", "9223372036854775808", "0b8dfe2d-3c1f-4b2b-9a2e-7d5a8c0f1e2", "0b8dfe2d-3c1f-4b2b-9a2e-7d5a8c0f1e2g", "0b8dfe2d3c1f4b2b9a2e7d5a8c0f1e2d"} {
 			if _, err := o.ParseID(bad); err == nil || !strings.Contains(err.Error(), o.IDType()) {
