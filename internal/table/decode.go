@@ -193,7 +193,9 @@ func (d *Decoder) decodeHeaders(e *event.Event, buf, text []byte) {
 
 // noHeaders says that headers are none at all: NULL, no text, no member, or JSON's null, which some libraries write for an
 // empty map.
-func noHeaders(text []byte) bool { return len(text) == 0 || string(text) == "{}" || string(text) == "null" }
+func noHeaders(text []byte) bool {
+	return len(text) == 0 || string(text) == "{}" || string(text) == "null"
+}
 
 // payloadBound is how many bytes a payload has at most.
 func payloadBound(f Field, k kind) int {
