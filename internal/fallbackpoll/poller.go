@@ -22,7 +22,7 @@ type Config struct {
 	// WholeEvery is the longest time between the beginnings of two passes without a floor; a minute when 0. It is how
 	// late a row can be found that became PENDING below the floor.
 	WholeEvery time.Duration
-	// SlowQuery is what a query that brings few rows must take before a floor is used at all; 20 ms when 0.
+	// SlowQuery is what a query that brings few rows must take before a floor is used at all; 100 ms when 0.
 	SlowQuery time.Duration
 	// FloorMargin is how far below the lowest id that can still be PENDING the floor is; 10000 when 0.
 	FloorMargin int64
@@ -43,7 +43,7 @@ func (c Config) withDefaults() Config {
 		c.WholeEvery = time.Minute
 	}
 	if c.SlowQuery == 0 {
-		c.SlowQuery = 20 * time.Millisecond
+		c.SlowQuery = 100 * time.Millisecond
 	}
 	if c.FloorMargin <= 0 {
 		c.FloorMargin = 10_000
