@@ -107,16 +107,21 @@ func (m *machine) drop(items []item) {
 // throwOut drops what waits in the lane of a key behind a failed event of that key.
 func (m *machine) throwOut(k key) {
 	l := &m.lanes[int(uint64(k)%uint64(len(m.lanes)))]
-	kept := l.queue[:0]
-	for _, it := range l.queue {
+	l.held = m.dropKey(l.held, k)
+	l.queue = m.dropKey(l.queue, k)
+}
+
+func (m *machine) dropKey(items []item, k key) (kept []item) {
+	kept = items[:0]
+	for _, it := range items {
 		if it.key == k {
 			m.drop([]item{it})
 		} else {
 			kept = append(kept, it)
 		}
 	}
-	clear(l.queue[len(kept):])
-	l.queue = kept
+	clear(items[len(kept):])
+	return kept
 }
 
 // laneDone takes the outcome of a lane's batch, one error an event.
@@ -126,6 +131,7 @@ func (m *machine) laneDone(n int, errs []error) {
 	l.flight = nil
 	m.touch(n)
 	var failed, held map[key]bool // keys with a retryable failure, and with an event held back, in this batch
+	var back []item
 	for i, it := range batch {
 		err := errs[i]
 		class := event.ClassOf(err)
@@ -139,7 +145,7 @@ func (m *machine) laneDone(n int, errs []error) {
 			m.drop([]item{it}) // not attempted, whatever the sink says: the pass brings it behind the failed one
 		case held[it.key], class == event.Unavailable, class == event.NotAttempted:
 			held = with(held, it.key)
-			l.held = append(l.held, it)
+			back = append(back, it)
 		case class == event.Permanent && !m.limits.blockOnDead:
 			m.fail(it, err)
 		default:
@@ -148,7 +154,8 @@ func (m *machine) laneDone(n int, errs []error) {
 			m.park(it.key)
 		}
 	}
-	if len(l.held) > 0 {
+	if len(back) > 0 {
+		l.held = append(back, l.held...) // before what the pace of the ramp has left there
 		m.sinkLost()
 	}
 }

@@ -71,7 +71,7 @@ type machine struct {
 	readPause time.Duration
 
 	asked   []event.RowID // suspects whose state is being asked for
-	nudgeAt time.Time     // when suspects that wait for the stream are helped on; zero: none wait
+	nudgeAt time.Time     // when suspects that wait for the stream are helped on
 
 	fx effects
 }
@@ -150,7 +150,7 @@ func (m *machine) wakeAt() time.Time {
 	if len(m.suspects) > 0 && !m.reading.busy && m.pass == nil {
 		earlier(m.nudgeAt)
 	}
-	if m.ramp.active() && len(m.ready) > 0 {
+	if m.sinkUp && m.ramp.active() && len(m.ready) > 0 {
 		earlier(m.now.Add(5 * time.Millisecond))
 	}
 	return at
@@ -261,6 +261,7 @@ func (m *machine) stop() {
 	m.stopping = true
 	m.abortPass()
 	m.buffer.reset()
+	clear(m.suspects)
 	m.dropWaiting()
 }
 

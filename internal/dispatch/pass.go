@@ -75,14 +75,15 @@ func (m *machine) answered() bool {
 	return wanted
 }
 
-// readFailed gives the pass up; the next one begins after a pause that doubles up to the interval.
+// readFailed gives the pass up; the next one begins after a pause that doubles up to the interval. It finds the suspects
+// again, so that their reads pause with it.
 func (m *machine) readFailed() {
 	m.reading = reading{}
 	m.asked = nil
 	m.pass = nil
+	clear(m.suspects)
 	m.readPause = min(max(2*m.readPause, 100*time.Millisecond), m.limits.interval)
 	m.lastBegan, m.wantPass = m.now, m.now.Add(m.readPause)
-	m.nudgeAt = m.now.Add(max(nudgeAfter, m.readPause))
 }
 
 // nextPass is when the next pass is to begin.
@@ -186,13 +187,19 @@ func (m *machine) feedPolled(p *pass, e *event.Event) bool {
 	return true
 }
 
-// suspect holds a row that the stream may still bring. A stream that leaves so many to the poll is of no use.
+// suspect holds a row that the stream may still bring; the pass that found it first has the position that counts, or
+// passes which follow each other fast would put it off for ever. A stream that leaves so many to the poll is of no use.
 func (m *machine) suspect(e *event.Event, s suspect) {
 	if len(m.suspects) >= m.limits.rows {
 		m.catchUp("the stream brings nothing")
 		return
 	}
-	m.suspects[e.ID] = s
+	if len(m.suspects) == 0 {
+		m.nudgeAt = m.now.Add(nudgeAfter)
+	}
+	if _, ok := m.suspects[e.ID]; !ok {
+		m.suspects[e.ID] = s
+	}
 }
 
 // blockRow blocks a key for the rest of the pass; the first row of the key decides when to look again.
@@ -262,7 +269,6 @@ func (m *machine) handOver(p *pass, done map[event.RowID]bool) {
 	}
 	if len(m.suspects) > 0 {
 		m.fx.askPosition = true
-		m.nudgeAt = m.now.Add(nudgeAfter)
 	}
 }
 

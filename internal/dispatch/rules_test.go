@@ -33,7 +33,7 @@ func TestHandOverEachRuleIsNeeded(t *testing.T) {
 		{"9: until the stream has passed it", "known.go", " || m.stream.phase != streamDown && m.stream.pos < r.wal", ""},
 		{"9: a stream about to start counts", "machine.go", "\tm.stream.phase, m.stream.pos = streamConnecting, 0\n", ""},
 		{"9: what a pass feeds leaves the buffer", "lane.go", "\tm.buffer.remove(it.ID)\n", ""},
-		{"11: a lane holds its batch while the sink is away", "lane.go", "\t\t\tl.held = append(l.held, it)\n", "\t\t\tm.drop([]item{it})\n\t\t\tm.sinkLost()\n"},
+		{"11: a lane holds its batch while the sink is away", "lane.go", "\t\t\tback = append(back, it)\n", "\t\t\tm.drop([]item{it})\n\t\t\tm.sinkLost()\n"},
 		{"12: what follows a failed event of its key is not attempted", "lane.go", "\t\tcase failed[it.key]:\n\t\t\tm.drop([]item{it})", "\t\tcase false:\n\t\t\tm.drop([]item{it})"},
 	}
 	for _, m := range mutants {
