@@ -1,9 +1,12 @@
 package kafkatest
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -33,8 +36,9 @@ func (c *Cluster) admin(do func(sarama.ClusterAdmin) error) error {
 	return errors.Join(do(admin), admin.Close())
 }
 
-// addScramUsers sends a request per mechanism, since Kafka refuses a user that one request names twice.
-func (c *Cluster) addScramUsers() error {
+// addScramUsers sends a request per mechanism, since Kafka refuses a user that one request names twice, and waits until
+// the broker knows them: that it has stored them comes earlier.
+func (c *Cluster) addScramUsers(ctx context.Context) error {
 	if len(c.options.Users) == 0 {
 		return nil
 	}
@@ -48,8 +52,20 @@ func (c *Cluster) addScramUsers() error {
 				}
 			}
 		}
+		for err == nil && !c.knowsScramUsers(admin) {
+			err = ctx.Err()
+			time.Sleep(testbed.Tick)
+		}
 		return err
 	})
+}
+
+func (c *Cluster) knowsScramUsers(admin sarama.ClusterAdmin) bool {
+	users, err := admin.DescribeUserScramCredentials(slices.Collect(maps.Keys(c.options.Users)))
+	return err == nil && len(users) == len(c.options.Users) &&
+		!slices.ContainsFunc(users, func(u *sarama.DescribeUserScramCredentialsResult) bool {
+			return u.ErrorCode != sarama.ErrNoError || len(u.CredentialInfos) != 2
+		})
 }
 
 func (c *Cluster) scramUsers(mechanism sarama.ScramMechanismType) []sarama.AlterUserScramCredentialsUpsert {

@@ -101,6 +101,8 @@ func (c *Cluster) prepare() error {
 }
 
 func (c *Cluster) startAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	for _, n := range c.nodes {
 		if err := n.start(c.kit, c.options.JVM); err != nil {
 			return err
@@ -111,7 +113,7 @@ func (c *Cluster) startAll(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.addScramUsers()
+	return c.addScramUsers(ctx)
 }
 
 // Start starts a stopped node (the first is 0) on its old ports with its old data, and waits until it serves. A node that

@@ -13,6 +13,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/cdc-relay/cdc-relay/internal/chaos"
 	"github.com/cdc-relay/cdc-relay/internal/kafkatest"
 	"github.com/cdc-relay/cdc-relay/internal/testbed"
 )
@@ -235,6 +236,42 @@ func TestThreeNodesOutliveTheDeathOfOne(t *testing.T) {
 	}
 	if records := c.ReadN(t, topic, 7, 20*time.Second); len(records) < 7 {
 		t.Errorf("%d records", len(records))
+	}
+}
+
+func TestClientsOfTheProxiedListenerStayBehindTheProxy(t *testing.T) {
+	t.Parallel()
+	var proxy *chaos.Proxy
+	t.Cleanup(func() {
+		if proxy != nil {
+			proxy.Close()
+		}
+	})
+	c := kafkatest.NewCluster(t, kafkatest.Options{Via: func(target string) (addr string, err error) {
+		if proxy, err = chaos.NewProxy(target); err != nil {
+			return "", err
+		}
+		return proxy.Addr(), nil
+	}})
+	topic := c.UniqueTopic(t)
+	if err := produce(c.BrokersOn(kafkatest.Proxied), config(), topic, "a"); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Cut()
+	if err := produce(c.BrokersOn(kafkatest.Proxied), config(), topic, "b"); err == nil {
+		t.Error("there is a way around the proxy")
+	}
+	if err := produce(c.Brokers(), config(), topic, "c"); err != nil { // the broker itself is well
+		t.Error(err)
+	}
+	if err := proxy.Restore(); err != nil {
+		t.Fatal(err)
+	}
+	if err := produce(c.BrokersOn(kafkatest.Proxied), config(), topic, "d"); err != nil {
+		t.Error(err)
+	}
+	if n := len(c.ReadAll(t, topic)); n != 3 {
+		t.Errorf("%d records", n)
 	}
 }
 
