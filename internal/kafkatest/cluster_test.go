@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -328,4 +329,24 @@ func TestABrokerEndsWithItsKilledOwner(t *testing.T) {
 		}
 		return err != nil
 	})
+}
+
+func TestAMissingJavaOrMavenIsAnErrorThatSaysHowToGetIt(t *testing.T) {
+	java, classPath := kafkatest.Java(t)
+	empty := t.TempDir()
+	t.Setenv("PATH", empty)
+	t.Setenv("JAVA_HOME", empty)
+	t.Setenv("MAVEN_HOME", empty)
+	_, err := kafkatest.StartCluster(t.Context(), kafkatest.Options{})
+	if err == nil || !strings.Contains(err.Error(), "default-jre-headless") {
+		t.Errorf("without Java: %v", err)
+	}
+	t.Setenv("JAVA_HOME", filepath.Dir(filepath.Dir(java)))
+	t.Setenv("XDG_CACHE_HOME", empty)
+	_, err = kafkatest.StartCluster(t.Context(), kafkatest.Options{})
+	if err == nil || !strings.Contains(err.Error(), "maven") || !strings.Contains(err.Error(), kafkatest.LibsVariable) {
+		t.Errorf("without Maven: %v", err)
+	}
+	t.Setenv(kafkatest.LibsVariable, filepath.Dir(classPath))
+	kafkatest.NewCluster(t, kafkatest.Options{}).UniqueTopic(t) // needs no Maven
 }
