@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -226,29 +227,57 @@ func TestCase01_AnIdleOutboxInABusyClusterPinsNoWAL(t *testing.T) {
 
 func TestRequestPositionIsAnsweredOnAnIdleServer(t *testing.T) {
 	t.Parallel()
-	c := pgtest.NewCluster(t, pgtest.Options{}) // in the shared one somebody is always busy
-	f := newFixture(t, c.Database(t))
+	f := newFixture(t, pgtest.NewCluster(t, pgtest.Options{}).Database(t)) // in the shared one somebody is always busy
 	f.run(t)
 	f.up(t, 1)
-	// Positions on page boundaries have a trap of their own, so that many are tried.
-	for i := range 30 {
-		f.Exec(t, `SELECT pg_logical_emit_message(false, 'x', repeat('x', $1))`, 100+i*300)
-		f.Exec(t, `SELECT txid_current()`) // its commit flushes
-		pos := f.lsn(t, `SELECT pg_current_wal_insert_lsn()`)
-		pgtest.Eventually(t, patience, "the stream has passed the position", func() error {
-			f.stream.RequestPosition()
-			if passed, _ := f.recv.position(); passed < pos {
-				return fmt.Errorf("passed %v of %v", passed, pos)
-			}
-			return nil
-		})
-	}
+	f.Exec(t, `INSERT INTO outbox (topic) VALUES ('t')`)
+	f.passes(t, f.lsn(t, `SELECT pg_current_wal_insert_lsn()`))
 	_, before := f.recv.position()
 	f.stream.RequestPosition()
 	pgtest.Eventually(t, patience, "an answer though nothing has moved", func() bool {
 		_, passes := f.recv.position()
 		return passes > before
 	})
+}
+
+// passes asks until the stream has passed the position; soon, before the server itself writes anything.
+func (f *fixture) passes(t *testing.T, pos pglogrepl.LSN) {
+	t.Helper()
+	pgtest.Eventually(t, 8*time.Second, fmt.Sprintf("the stream has passed %v", pos), func() error {
+		f.stream.RequestPosition()
+		if passed, _ := f.recv.position(); passed < pos {
+			return fmt.Errorf("passed %v", passed)
+		}
+		return nil
+	})
+}
+
+func TestRequestPositionIsAnsweredBehindAFullPage(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, pgtest.NewCluster(t, pgtest.Options{}).Database(t))
+	f.run(t)
+	f.up(t, 1)
+	conn := f.Connect(t)
+	emit := func(n uint64) (pos pglogrepl.LSN) {
+		t.Helper()
+		_, err := conn.Exec(context.Background(), `SELECT pg_logical_emit_message(false, 'x', repeat('x', $1))`, n)
+		do(t, err)
+		do(t, conn.QueryRow(context.Background(), `SELECT pg_current_wal_insert_lsn()`).Scan(&pos))
+		return pos
+	}
+	const page, header, room = 8192, 24, 2048
+	const short = 400
+	pgtest.Eventually(t, patience, "a record that ends with its page", func() bool {
+		pos := emit(short)
+		next := emit(short)
+		overhead := uint64(next-pos) - short
+		if used := uint64(next % page); used < header || used > page-room || next-pos > room {
+			return false
+		}
+		next = emit(page - uint64(next%page) - overhead)
+		return next%page == header
+	})
+	f.passes(t, f.lsn(t, `SELECT pg_current_wal_insert_lsn()`))
 }
 
 func TestCase07_TheServerHearsFromTheStreamWithoutAnyEvents(t *testing.T) {
