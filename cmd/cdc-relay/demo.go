@@ -75,7 +75,7 @@ func (a *app) demo(ctx context.Context, d demonstration) (err error) {
 	}
 	defer shop.close()
 	log := newLog(a.errOut, config.Log{Level: "warn", Format: cfg.Log.Format})
-	s, err := openSink(cfg, a.out)
+	s, err := openSink(cfg, a.out, log)
 	if err != nil {
 		return err
 	}

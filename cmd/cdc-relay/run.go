@@ -27,7 +27,7 @@ func (a *app) serve(ctx context.Context) error {
 	}
 	defer o.close()
 	log := newLog(a.errOut, o.cfg.Log)
-	s, err := openSink(o.cfg, a.out)
+	s, err := openSink(o.cfg, a.out, log)
 	if err != nil {
 		return err
 	}

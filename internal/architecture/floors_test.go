@@ -24,7 +24,7 @@ var floors = map[string]int{
 }
 
 // helpers serve tests, and the commands that start a throwaway server.
-var helpers = []string{"internal/pgtest", "internal/kafkatest", "internal/redistest", "internal/testbed", "internal/chaos", "internal/architecture"}
+var helpers = []string{"internal/pgtest", "internal/kafkatest", "internal/redistest", "internal/testbed", "internal/chaos", "internal/e2e", "internal/architecture"}
 
 // public packages are imported by applications, so they bring nothing of the relay along.
 var public = []string{"outbox", "inbox"}

@@ -44,8 +44,8 @@ func (b Bytes) String() string {
 	return strconv.FormatInt(int64(b), 10)
 }
 
-// parseDuration is time.ParseDuration, with days, and with 0 as the only number that needs no unit.
-func parseDuration(s string) (time.Duration, error) {
+// ParseDuration is time.ParseDuration, with days, and with 0 as the only number that needs no unit.
+func ParseDuration(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		if n, err := parseInt(days); err == nil && n >= 0 && n <= 100_000 {
 			return time.Duration(n) * 24 * time.Hour, nil

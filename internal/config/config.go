@@ -121,7 +121,7 @@ type Retry struct {
 // Lifecycle is what becomes of a row.
 type Lifecycle struct {
 	MarkBatch    int           `yaml:"mark_batch" default:"1000" min:"1" max:"100000"`
-	MarkInterval time.Duration `yaml:"mark_interval" default:"20ms" min:"0"`
+	MarkInterval time.Duration `yaml:"mark_interval" default:"20ms" min:"1ms"`
 	// Retention is of PUBLISHED rows. 0: rows are deleted when published, without an UPDATE.
 	Retention     time.Duration `yaml:"retention" default:"24h" min:"0"`
 	PurgeInterval time.Duration `yaml:"purge_interval" default:"1m" min:"10ms"`
@@ -133,8 +133,8 @@ type Lifecycle struct {
 // Alert tells a human about DEAD rows.
 type Alert struct {
 	Webhook Webhook `yaml:"webhook"`
-	// RepeatInterval is the pause between alerts while DEAD rows remain. 0: no repetition.
-	RepeatInterval time.Duration `yaml:"repeat_interval" default:"4h" min:"0"`
+	// RepeatInterval is the pause between alerts while DEAD rows remain.
+	RepeatInterval time.Duration `yaml:"repeat_interval" default:"4h" min:"1s"`
 }
 
 // Webhook is where alerts go.
@@ -147,12 +147,10 @@ type Webhook struct {
 
 // HTTP is the admin endpoint.
 type HTTP struct {
-	// Listen is host:port. Empty: no endpoint.
+	// Listen is host:port. Empty or off: no endpoint.
 	Listen string `yaml:"listen" default:"127.0.0.1:9180"`
 	// TokenFile holds the token that actions need. Empty: no actions.
 	TokenFile string `yaml:"token_file"`
-	// Token is what TokenFile holds.
-	Token string `yaml:"-" secret:"all"`
 }
 
 // Log is the relay's own log.

@@ -14,9 +14,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// Option changes what Load asks for.
+type Option func(*loader)
+
+// WithoutDSN is for what needs no database: postgres.dsn may be missing.
+func WithoutDSN() Option { return func(l *loader) { l.dsnOptional = true } }
+
 // Load reads the file at path (none when path is empty) and the CDC_RELAY_* variables of env, which is in the form of
 // os.Environ. Its error is an *Error with everything that is wrong.
-func Load(path string, env []string) (*Config, error) {
+func Load(path string, env []string, options ...Option) (*Config, error) {
 	var text []byte
 	if path != "" {
 		var err error
@@ -24,18 +30,20 @@ func Load(path string, env []string) (*Config, error) {
 			return nil, &Error{Problems: []Problem{{Where: path, Message: unreadable(err)}}}
 		}
 	}
-	return parse(path, text, env)
+	return parse(path, text, env, options...)
 }
 
 // parse is Load without the reading of the file.
-func parse(name string, text []byte, env []string) (*Config, error) {
+func parse(name string, text []byte, env []string, options ...Option) (*Config, error) {
 	l := &loader{env: environ(env), origins: map[string]origin{}}
+	for _, o := range options {
+		o(l)
+	}
 	c := &Config{}
 	root := reflect.ValueOf(c).Elem()
 	l.read(c, name, text, true)
 	l.environment(root)
 	l.secretFiles(root, "")
-	l.token(&c.HTTP)
 	l.validate(c)
 	for i := range c.Outboxes {
 		if o := &c.Outboxes[i]; o.Topic == "" {
@@ -66,7 +74,9 @@ var topics = map[string]string{"default": "{{topic}}", "debezium": "outbox.event
 type loader struct {
 	env      map[string]string
 	problems []problem
-	origins  map[string]origin // where each key was set
+
+	dsnOptional bool
+	origins     map[string]origin // where each key was set
 }
 
 // scope is what is the same for everything below a node.

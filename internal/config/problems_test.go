@@ -110,8 +110,6 @@ func TestEachWrongSettingIsNamedWithItsPlaceAndWhatWasExpected(t *testing.T) {
 			"relay.yaml:1: sink.redis.url must be a URL that begins with redis:// or rediss:// or unix://"},
 		{"a secret file that isn't there", "sink: {kafka: {sasl: {mechanism: plain, username: a, password_file: /nowhere/pw}}}\n", nil,
 			"relay.yaml:1: sink.kafka.sasl.password_file names /nowhere/pw, which can't be read: no such file or directory"},
-		{"a token file that isn't there", "http: {token_file: /nowhere/token}\n", nil,
-			"relay.yaml:1: http.token_file names /nowhere/token, which can't be read: no such file or directory"},
 		{"a secret twice", "alert: {webhook: {url: 'https://a', url_file: /nowhere/url}}\n", nil,
 			"relay.yaml:1: alert.webhook.url and alert.webhook.url_file are both set: keep one of them"},
 		{"a direct DSN that is none", "postgres: {direct_dsn: 'host=h port=abc'}\n", nil,
@@ -133,6 +131,13 @@ func TestAMissingDSNSaysWhereToSetIt(t *testing.T) {
 	want := []string{"postgres.dsn is required: set it in the file or CDC_RELAY_POSTGRES_DSN"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestWhatNeedsNoDatabaseNeedsNoDSN(t *testing.T) {
+	t.Parallel()
+	if _, err := Load("", nil, WithoutDSN()); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -173,13 +178,12 @@ func TestSecretsAreReadFromTheirFiles(t *testing.T) {
 postgres: {dsn: "", dsn_file: `+file("dsn", dsn+"\n")+`, direct_dsn_file: `+file("direct", "host=d")+`}
 sink:
   kafka: {sasl: {mechanism: plain, username: u, password_file: `+file("password", " p${w}$$ \r\n")+`}}
-http: {token_file: `+file("token", "t\n")+`}
 `, "CDC_RELAY_ALERT_WEBHOOK_URL_FILE="+file("url", "https://h/p"))
 	if problems != nil {
 		t.Fatal(problems)
 	}
-	got := []string{c.Postgres.DSN, c.Postgres.DirectDSN, c.Sink.Kafka.SASL.Password, c.HTTP.Token, c.Alert.Webhook.URL}
-	if diff := cmp.Diff([]string{dsn, "host=d", " p${w}$$", "t", "https://h/p"}, got); diff != "" {
+	got := []string{c.Postgres.DSN, c.Postgres.DirectDSN, c.Sink.Kafka.SASL.Password, c.Alert.Webhook.URL}
+	if diff := cmp.Diff([]string{dsn, "host=d", " p${w}$$", "https://h/p"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	_, problems = load(t, "", "CDC_RELAY_POSTGRES_DSN_FILE="+file("empty", "\n"))
@@ -212,7 +216,6 @@ func TestG9NoProblemAndNoPrintShowsASecret(t *testing.T) {
 	c := good(t, "", "CDC_RELAY_SINK_REDIS_URL=redis://:hunter2@h/0", "CDC_RELAY_ALERT_WEBHOOK_URL=https://u:hunter2@h/hunter2?hunter2",
 		"CDC_RELAY_WAKE_REDIS_URL=rediss://u:hunter2@h", "CDC_RELAY_SINK_KAFKA_SASL_MECHANISM=plain",
 		"CDC_RELAY_SINK_KAFKA_SASL_USERNAME=u", "CDC_RELAY_SINK_KAFKA_SASL_PASSWORD=hunter2")
-	c.HTTP.Token = secret
 	var log strings.Builder
 	slog.New(slog.NewTextHandler(&log, nil)).LogAttrs(context.Background(), slog.LevelInfo, "configuration", slog.Any("config", c))
 	slog.New(slog.NewJSONHandler(&log, nil)).LogAttrs(context.Background(), slog.LevelInfo, "configuration", slog.Any("config", c))
@@ -284,7 +287,7 @@ func TestSizesAndDurationsAreReadAndPrinted(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{"0": "0", "24h": "24h", "1h30m": "1h30m", "90s": "1m30s", "7d": "168h", "60s": "1m", "1500ms": "1.5s"} {
-		d, err := parseDuration(text)
+		d, err := ParseDuration(text)
 		if got := formatDuration(d); err != nil || got != want {
 			t.Errorf("%q is printed as %q, %v; want %q", text, got, err, want)
 		}

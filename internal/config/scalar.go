@@ -38,7 +38,7 @@ func parseValue(t reflect.Type, text string) (reflect.Value, error) {
 	)
 	switch {
 	case t == durationType:
-		v, err = parseDuration(text)
+		v, err = ParseDuration(text)
 	case t == bytesType:
 		v, err = ParseBytes(text)
 	case t.Kind() == reflect.Bool:

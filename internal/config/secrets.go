@@ -38,13 +38,6 @@ func (l *loader) secretFile(into reflect.Value, path, name string) {
 	}
 }
 
-// token reads the token of the admin endpoint.
-func (l *loader) token(h *HTTP) {
-	if h.TokenFile != "" {
-		h.Token, _ = l.readSecret("http.token_file", h.TokenFile)
-	}
-}
-
 // readSecret is the file's text without line ends and blanks at its end.
 func (l *loader) readSecret(key, name string) (string, bool) {
 	text, err := os.ReadFile(name)

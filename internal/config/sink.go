@@ -1,5 +1,7 @@
 package config
 
+import "time"
+
 // Sink is the broker. Only the section that Kind names matters.
 type Sink struct {
 	Kind   string    `yaml:"kind" default:"kafka" oneof:"kafka redis stdout discard"`
@@ -16,8 +18,12 @@ type KafkaSink struct {
 	Idempotent  bool   `yaml:"idempotent" default:"true"`
 	Compression string `yaml:"compression" default:"none" oneof:"none gzip snappy lz4 zstd"`
 	// Partitioner murmur2 chooses the partition that the Java client would choose.
-	Partitioner string `yaml:"partitioner" default:"murmur2" oneof:"murmur2 fnv1a round_robin random"`
+	Partitioner string `yaml:"partitioner" default:"murmur2" oneof:"murmur2 crc32 fnv1a round_robin random"`
 	ClientID    string `yaml:"client_id" default:"cdc-relay"`
+	// Version is the newest protocol to speak, such as 2.8.0; auto: the newest that is known.
+	Version string `yaml:"version" default:"auto"`
+	// Timeout bounds each wait for a broker.
+	Timeout time.Duration `yaml:"timeout" default:"10s" min:"100ms"`
 	// MaxMessageBytes is the largest message that is tried; the broker and the topic have bounds of their own.
 	MaxMessageBytes Bytes `yaml:"max_message_bytes" default:"1MiB" min:"1KiB" max:"1GiB"`
 	TLS             TLS   `yaml:"tls"`

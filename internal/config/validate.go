@@ -38,7 +38,7 @@ func (l *loader) wrong(key, format string, args ...any) {
 }
 
 func (l *loader) postgres(p *Postgres) {
-	if p.DSN == "" && !l.failed("postgres.dsn") {
+	if p.DSN == "" && !l.dsnOptional && !l.failed("postgres.dsn") {
 		l.wrong("postgres.dsn", "is required: set it in the file or CDC_RELAY_POSTGRES_DSN")
 	}
 	l.dsn("postgres.dsn", p.DSN)
@@ -132,7 +132,7 @@ func (l *loader) name(key, name string) {
 }
 
 func (l *loader) web(c *Config) {
-	if c.HTTP.Listen != "" {
+	if c.HTTP.Listen != "" && c.HTTP.Listen != "off" {
 		l.address("http.listen", c.HTTP.Listen)
 	}
 	l.url("alert.webhook.url", c.Alert.Webhook.URL, "http", "https")
