@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/internal/event"
 	"github.com/cdc-relay/cdc-relay/internal/preflight"
 	"github.com/cdc-relay/cdc-relay/internal/sink"
+	"github.com/cdc-relay/cdc-relay/internal/testbed"
 )
 
 // soon is how long a call may go on after its context ended. Generous: it is to catch what hangs, not what is slow.
@@ -170,14 +171,18 @@ func outage(t *testing.T, target *Target) {
 		t.Errorf("Check during an outage: %+v", findings)
 	}
 	started()
-	if err := s.Probe(t.Context()); err != nil {
-		t.Fatalf("Probe after the outage: %v", err)
-	}
+	recovered(t, target, s)
 	deliver(t, s, Event(topic, "after", "y"))
 	got := payloads(target.Received(t, topic, 2))
 	if len(got["before"]) != 1 || len(got["after"]) != 1 {
 		t.Errorf("before the outage %v and after it %v arrived", got["before"], got["after"])
 	}
+}
+
+// recovered probes until the server says that it can take events; it may serve others before.
+func recovered(t *testing.T, target *Target, s sink.Sink) {
+	t.Helper()
+	testbed.Eventually(t, target.Bound, "a Probe that succeeds after the outage", func() error { return s.Probe(t.Context()) })
 }
 
 func madeDuringOutage(t *testing.T, target *Target) {
@@ -194,9 +199,7 @@ func madeDuringOutage(t *testing.T, target *Target) {
 		}
 	})
 	started()
-	if err := s.Probe(t.Context()); err != nil {
-		t.Fatalf("Probe after the outage: %v", err)
-	}
+	recovered(t, target, s)
 	deliver(t, s, Event(topic, "after", "y"))
 }
 

@@ -38,6 +38,8 @@ type Target struct {
 	NoHeaders bool
 	// MaxPayload is the largest payload tried, in bytes; default 1 MiB.
 	MaxPayload int
+	// Lingering are goroutines of others that may outlive Close for a while, which is to be told in the sink's doc.
+	Lingering []goleak.Option
 	// Bound is how long Publish may take while the server is down; default 45 s.
 	Bound time.Duration
 }
@@ -89,7 +91,7 @@ func (target *Target) open(t *testing.T) sink.Sink {
 		if err := s.Close(ctx); err != nil {
 			t.Errorf("Close: %v", err)
 		}
-		if err := goleak.Find(before); err != nil && !t.Failed() {
+		if err := goleak.Find(append(target.Lingering, before)...); err != nil && !t.Failed() {
 			t.Errorf("after Close: %v", err)
 		}
 	})
