@@ -75,7 +75,7 @@ func checkPostgres(ctx context.Context, cfg *config.Config) (findings []prefligh
 			Detail: "it is switched off: rows are found by polling only", Remedy: "replication.enabled: true"})
 	}
 	findings = append(findings, problems...)
-	findings = append(findings, checkHorizon(ctx, pool)...)
+	findings = append(findings, checkHorizon(ctx, pool, longTransaction)...)
 	for _, o := range outboxes {
 		found, err := recentTopics(ctx, pool, o)
 		if err != nil {

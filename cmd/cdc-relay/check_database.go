@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,7 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/internal/table"
 )
 
-// holders are who has kept dead rows from being vacuumed for more than five minutes, the oldest first. Of other roles'
+// holders are who has kept dead rows from being vacuumed for more than $1 seconds, the oldest first. Of other roles'
 // sessions only members of pg_read_all_stats see that.
 const holders = `
 SELECT * FROM (
@@ -25,12 +26,15 @@ SELECT * FROM (
   SELECT 'the prepared transaction ' || quote_literal(gid), 'COMMIT PREPARED ' || quote_literal(gid) || '; or ROLLBACK PREPARED',
          extract(epoch FROM now() - prepared)::bigint
   FROM pg_prepared_xacts WHERE database = current_database()) h
-WHERE seconds > 300 ORDER BY seconds DESC LIMIT 3`
+WHERE seconds >= $1 ORDER BY seconds DESC LIMIT 3`
+
+// longTransaction is how long a transaction may be open before check speaks of it.
+const longTransaction = 5 * time.Minute
 
 // checkHorizon names what lets dead rows pile up in the outbox, and so makes the poll slower and slower.
-func checkHorizon(ctx context.Context, pool *pgxpool.Pool) []preflight.Finding {
+func checkHorizon(ctx context.Context, pool *pgxpool.Pool, atLeast time.Duration) []preflight.Finding {
 	const subject = "old transactions"
-	rows, err := pool.Query(ctx, holders)
+	rows, err := pool.Query(ctx, holders, int64(atLeast.Seconds()))
 	if err != nil {
 		return []preflight.Finding{{Severity: preflight.Warning, Subject: subject, Detail: "can't look for them: " + err.Error()}}
 	}
@@ -39,14 +43,14 @@ func checkHorizon(ctx context.Context, pool *pgxpool.Pool) []preflight.Finding {
 	var findings []preflight.Finding
 	_, err = pgx.ForEachRow(rows, []any{&who, &remedy, &seconds}, func() error {
 		findings = append(findings, preflight.Finding{Severity: preflight.Warning, Subject: subject, Remedy: remedy,
-			Detail: fmt.Sprintf("%s has been open for %d minutes: dead rows can't be vacuumed meanwhile, and polls become slower", who, seconds/60)})
+			Detail: fmt.Sprintf("%s has been open for %s: dead rows can't be vacuumed meanwhile, and polls become slower", who, age(time.Duration(seconds)*time.Second))})
 		return nil
 	})
 	if err != nil {
 		findings = append(findings, preflight.Finding{Severity: preflight.Warning, Subject: subject, Detail: "can't look for them: " + err.Error()})
 	}
 	if len(findings) == 0 {
-		findings = []preflight.Finding{{Subject: subject, Detail: "none that keeps dead rows from being vacuumed for more than 5 minutes"}}
+		findings = []preflight.Finding{{Subject: subject, Detail: "none that has kept dead rows from being vacuumed for " + age(atLeast)}}
 	}
 	return findings
 }

@@ -53,7 +53,7 @@ func openPool(ctx context.Context, p config.Postgres) (*pgxpool.Pool, error) {
 		// The error may quote the DSN, with the password in it.
 		return nil, errors.New("postgres.dsn has a pool_ parameter that can't be read")
 	}
-	pc.MaxConns = int32(p.MaxConns) //nolint:gosec // bounded by its tag
+	pc.MaxConns = int32(p.MaxConns) // bounded by its tag
 	cc := pc.ConnConfig
 	if cc.RuntimeParams["application_name"] == "" {
 		cc.RuntimeParams["application_name"] = "cdc-relay"
@@ -137,7 +137,7 @@ func resolve(ctx context.Context, pool *pgxpool.Pool, cfg *config.Config) ([]*ta
 }
 
 func resolveOne(ctx context.Context, q table.Querier, cfg *config.Config, i int) (*table.Outbox, error) {
-	o, err := table.Resolve(ctx, q, int32(i), spec(cfg.Outboxes[i])) //nolint:gosec // the length of a list
+	o, err := table.Resolve(ctx, q, int32(i), spec(cfg.Outboxes[i]))
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 
@@ -12,17 +11,22 @@ import (
 	"github.com/cdc-relay/cdc-relay/internal/sink/stdout"
 )
 
-// openSink makes the configured sink. It reaches for no broker yet: that is for Probe, Check and Publish.
+// openSink makes the configured sink. It reaches for no broker yet: that is for Probe, Check and Publish. So all that can
+// be wrong here is the configuration, and the error is a *config.Error.
 func openSink(cfg *config.Config, out io.Writer, log *slog.Logger) (sink.Sink, error) {
 	switch cfg.Sink.Kind {
 	case "stdout":
 		return stdout.New(out), nil
 	case "kafka":
-		return kafka.New(kafkaConfig(cfg), kafka.Options{Logger: log})
+		s, err := kafka.New(kafkaConfig(cfg), kafka.Options{Logger: log})
+		if err != nil {
+			return nil, &config.Error{Problems: []config.Problem{{Message: err.Error()}}}
+		}
+		return s, nil
 	case "discard":
 		return discard.Sink{}, nil
 	default:
-		return nil, fmt.Errorf("sink.kind %s isn't available in this build", cfg.Sink.Kind)
+		return nil, &config.Error{Problems: []config.Problem{{Key: "sink.kind", Message: "can't be " + cfg.Sink.Kind + " in this build"}}}
 	}
 }
 

@@ -92,6 +92,11 @@ func TestEachWrongSettingIsNamedWithItsPlaceAndWhatWasExpected(t *testing.T) {
 		{"case 21, a producer that can reorder", "sink: {kafka: {idempotent: false}}\n", nil,
 			"relay.yaml:1: sink.kafka.idempotent must be true while ordering.mode is key: without it a retry of the producer " +
 				"can change the order of a key (or set ordering.mode: none)"},
+		{"case 21, partitions that say nothing about the key", "sink: {kafka: {partitioner: random}}\n", nil,
+			"relay.yaml:1: sink.kafka.partitioner must depend on the key while ordering.mode is key, not be random (or set " +
+				"ordering.mode: none)"},
+		{"a protocol that is none", "sink: {kafka: {version: latest}}\n", nil,
+			`relay.yaml:1: sink.kafka.version must be auto or a version such as 2.8.0, not "latest"`},
 		{"an idempotent producer without acks", "sink: {kafka: {acks: leader}}\n", nil,
 			"relay.yaml:1: sink.kafka.acks must be all while sink.kafka.idempotent is true"},
 		{"a broker without its port", "sink: {kafka: {brokers: [a:1, b]}}\n", nil,

@@ -25,7 +25,7 @@ type KafkaSink struct {
 	// Timeout bounds each wait for a broker.
 	Timeout time.Duration `yaml:"timeout" default:"10s" min:"100ms"`
 	// MaxMessageBytes is the largest message that is tried; the broker and the topic have bounds of their own.
-	MaxMessageBytes Bytes `yaml:"max_message_bytes" default:"1MiB" min:"1KiB" max:"1GiB"`
+	MaxMessageBytes Bytes `yaml:"max_message_bytes" default:"1MiB" min:"1KiB" max:"99MiB"`
 	TLS             TLS   `yaml:"tls"`
 	SASL            SASL  `yaml:"sasl"`
 }

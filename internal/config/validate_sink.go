@@ -1,6 +1,9 @@
 package config
 
-import "strconv"
+import (
+	"regexp"
+	"strconv"
+)
 
 // sink checks the section of the chosen sink.
 func (l *loader) sink(c *Config) {
@@ -16,6 +19,8 @@ func (l *loader) sink(c *Config) {
 	}
 }
 
+var kafkaVersion = regexp.MustCompile(`^(auto|[0-9]+(\.[0-9]+){2,3})$`)
+
 func (l *loader) kafka(k *KafkaSink, ordered bool) {
 	if len(k.Brokers) == 0 {
 		l.wrong("sink.kafka.brokers", "must name at least one broker as host:port")
@@ -29,6 +34,13 @@ func (l *loader) kafka(k *KafkaSink, ordered bool) {
 	case ordered && !k.Idempotent:
 		l.wrong("sink.kafka.idempotent", "must be true while ordering.mode is key: without it a retry of the producer can "+
 			"change the order of a key (or set ordering.mode: none)")
+	}
+	if ordered && (k.Partitioner == "round_robin" || k.Partitioner == "random") {
+		l.wrong("sink.kafka.partitioner", "must depend on the key while ordering.mode is key, not be %s (or set "+
+			"ordering.mode: none)", k.Partitioner)
+	}
+	if !kafkaVersion.MatchString(k.Version) {
+		l.wrong("sink.kafka.version", "must be auto or a version such as 2.8.0, not %q", k.Version)
 	}
 	l.tls("sink.kafka.tls", k.TLS)
 	l.sasl("sink.kafka.sasl", k.SASL)
