@@ -49,7 +49,7 @@ fuzz: ## run each fuzz test for FUZZTIME (20s)
 	@git ls-files '*_test.go' | xargs grep -H '^func Fuzz' | sed 's|/[^/]*:func \(Fuzz[A-Za-z0-9_]*\).*| \1|' | \
 	while read -r package name; do \
 		echo "== $$package $$name"; \
-		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "./$$package" || exit 1; \
+		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s "./$$package" || exit 1; \
 	done
 
 .PHONY: ci
