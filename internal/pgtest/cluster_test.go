@@ -154,6 +154,9 @@ func TestAStandbyFollowsAndIsPromoted(t *testing.T) {
 	primary := pgtest.NewCluster(t, pgtest.Options{})
 	db := primary.Database(t)
 	standby := pgtest.NewStandby(t, primary, "standby_a")
+	pgtest.Eventually(t, 20*time.Second, "a standby that streams", func() bool {
+		return pgtest.One[int](t, db, "SELECT count(*) FROM pg_stat_replication WHERE application_name = 'standby_a' AND state = 'streaming'") == 1
+	})
 	if err := primary.Set(t.Context(), "synchronous_standby_names", "standby_a"); err != nil {
 		t.Fatal(err)
 	}

@@ -245,10 +245,8 @@ func TestAProcessIsSeenToEnd(t *testing.T) {
 }
 
 func TestAProcessIsStoppedEvenWhenItIsHalted(t *testing.T) {
-	p, err := testbed.StartProcess(exec.Command("sleep", "1000"), nil, syscall.SIGKILL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	// It has a handler: without one the kernel ends even a halted process.
+	p := shell(t, "trap 'kill $!; exit 0' TERM; sleep 1000 & touch $0; wait")
 	if p.Exited(0) {
 		t.Fatal("it has ended")
 	}
@@ -260,22 +258,32 @@ func TestAProcessIsStoppedEvenWhenItIsHalted(t *testing.T) {
 	}
 }
 
-func TestStopSaysWhenAProcessDoesntListen(t *testing.T) {
-	deaf := filepath.Join(t.TempDir(), "deaf")
-	p, err := testbed.StartProcess(exec.Command("sh", "-c", "trap '' TERM; touch "+deaf+"; sleep 1000"), nil, syscall.SIGKILL)
+// shell runs a script, which must make the file $0 when it is ready; it is killed at the test's end.
+func shell(t *testing.T, script string) *testbed.Process {
+	t.Helper()
+	ready := filepath.Join(t.TempDir(), "ready")
+	p, err := testbed.StartProcess(exec.Command("sh", "-c", script, ready), nil, syscall.SIGKILL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// The shell and its child.
+		if p.Exited(0) {
+			return
+		}
+		// The shell's process group: its child too.
 		if err := syscall.Kill(-p.Pid(), syscall.SIGKILL); err != nil || !p.Exited(10*time.Second) {
-			t.Errorf("not killed: %v", err)
+			t.Errorf("not killed (%v)", err)
 		}
 	})
-	testbed.Eventually(t, 10*time.Second, "the trap", func() error {
-		_, err := os.Stat(deaf)
+	testbed.Eventually(t, 10*time.Second, "the script", func() error {
+		_, err := os.Stat(ready)
 		return err
 	})
+	return p
+}
+
+func TestStopSaysWhenAProcessDoesntListen(t *testing.T) {
+	p := shell(t, "trap '' TERM; touch $0; sleep 1000")
 	if err := p.Stop(syscall.SIGTERM, 5*testbed.Tick); err == nil {
 		t.Error("no error")
 	}
