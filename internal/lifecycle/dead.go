@@ -173,7 +173,8 @@ func (d *Dead) each(ctx context.Context, f Filter, status string, payload bool, 
 			if len(rows) == 0 {
 				break
 			}
-			after = &rows[len(rows)-1].Row
+			last := rows[len(rows)-1].Row // a copy: DeleteFunc moves the rows
+			after = &last
 			full := len(rows) == page
 			if f.Topic != "" {
 				rows = slices.DeleteFunc(rows, func(r DeadRow) bool { return r.Topic != f.Topic })

@@ -97,17 +97,18 @@ func (s *Sampler) countable(ctx context.Context, o *table.Outbox) (bool, error) 
 	return yes, nil
 }
 
-// countableSQL looks for an index of the table $1 that is led by the status column $3 or whose predicate has the literal
+// countableSQL looks for an index of the table $1 that is led by the status column (quoted: $3) or whose predicate has the literal
 // $2, or for a table of less than 8 MiB.
 const countableSQL = `SELECT
 	(SELECT relkind <> 'p' AND relpages < 1024 FROM pg_class WHERE oid = $1)
 	OR EXISTS (SELECT 1 FROM pg_index AS i WHERE i.indrelid = $1 AND i.indisvalid
 		AND (strpos(pg_get_expr(i.indpred, i.indrelid), $2::text) > 0
-			OR i.indpred IS NULL AND pg_get_indexdef(i.indexrelid, 1, false) = $3::text))`
+			OR i.indpred IS NULL AND EXISTS (SELECT 1 FROM pg_attribute AS a WHERE a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+				AND '"' || replace(a.attname, '"', '""') || '"' = $3::text)))`
 
-// sampleSQL counts PENDING rows, tells the age in seconds of the oldest of those counted and of the oldest that is due, and
-// counts DEAD rows. Both
-// counts read their partial index; the rows with the lowest ids are the oldest, but for ids that commit out of order.
+// sampleSQL counts PENDING rows, tells the age in seconds of the oldest of those counted and of the oldest that is due,
+// and counts DEAD rows. Both counts read their partial index; the rows with the lowest ids are the oldest, but for ids that
+// commit out of order.
 func sampleSQL(o *table.Outbox, countDead bool) string {
 	at, by := "NULL::timestamptz", "o."+o.Col(table.ID)
 	if o.Has(table.CreatedAt) {
@@ -138,7 +139,7 @@ func sampleSQL(o *table.Outbox, countDead bool) string {
 // transaction that holds back the horizon of vacuum. Of other roles' sessions only members of pg_read_all_stats see that.
 const serverSQL = `SELECT
 	(SELECT coalesce(sum(pg_stat_get_dead_tuples(p.relid)), 0)::bigint
-		FROM unnest($1::oid[]) AS r (oid), pg_partition_tree(r.oid) AS p),
+		FROM (SELECT unnest($1::oid[]) UNION SELECT t.relid FROM unnest($1::oid[]) AS r (oid), pg_partition_tree(r.oid) AS t) AS p (relid)),
 	(SELECT coalesce(greatest(extract(epoch FROM now() - min(held.since)), 0), 0)::float8 FROM (
 		SELECT xact_start AS since FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
 		UNION ALL SELECT prepared FROM pg_prepared_xacts) AS held)`
