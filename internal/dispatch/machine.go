@@ -189,7 +189,7 @@ func (m *machine) streamStarted(start pglogrepl.LSN) {
 func (m *machine) streamLost(reason string) {
 	was := m.stream.phase
 	m.stream.phase = streamDown
-	if was == streamUp {
+	if was == streamUp && !m.stopping {
 		m.buffer.reset()
 		m.catchUp(reason)
 	}

@@ -74,7 +74,8 @@ func (t *term) run(ctx context.Context) error {
 	case <-stop.Done():
 	case <-lost.Done():
 	}
-	errStream := stream.stop() // nothing new comes
+	disp.cancel()              // nothing new is taken
+	errStream := stream.stop() // the slot is free
 	errDisp := disp.stop()     // what is in flight is sent and handed to lifecycle
 	errLife := life.stop()     // outcomes are written down
 	errKeep := keeper.stop()   // only now may another instance begin
