@@ -177,8 +177,9 @@ func TestAlertsAreGroupedByTheMinute(t *testing.T) {
 			alert
 		}
 		var all []sent
-		remaining := int64(1)
-		a := NewAlerter(AlertConfig{URL: "http://example.test/hook"}, func(context.Context) (int64, error) { return remaining, nil },
+		var remaining atomic.Int64
+		remaining.Store(1)
+		a := NewAlerter(AlertConfig{URL: "http://example.test/hook"}, func(context.Context) (int64, error) { return remaining.Load(), nil },
 			NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 		a.client.Transport = roundTripper(func(req *http.Request) (*http.Response, error) {
 			s := sent{after: time.Since(began)}
@@ -197,7 +198,7 @@ func TestAlertsAreGroupedByTheMinute(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		time.Sleep(9 * time.Hour)
-		remaining = 0
+		remaining.Store(0)
 		time.Sleep(100 * time.Hour)
 		cancel()
 		if err := <-done; err != nil {

@@ -78,7 +78,7 @@ func (q *queue) take(now time.Time, hurry bool) []outcome {
 	}
 	clear(q.late[len(waiting):])
 	q.late = waiting
-	if len(q.fresh) >= q.batch || hurry || !now.Before(q.last.Add(q.interval)) {
+	if len(q.fresh) > 0 && (len(q.fresh) >= q.batch || hurry || !now.Before(q.last.Add(q.interval))) {
 		if due == nil {
 			due = q.fresh
 		} else {
@@ -119,6 +119,7 @@ func (q *queue) putBack(outcomes []outcome, err error, now time.Time) {
 		q.batch = max(1, len(outcomes)/2)
 	}
 	q.fresh = append(outcomes, q.fresh...)
+	q.last = time.Time{} // nothing was written
 }
 
 // worked notes that a statement succeeded.
