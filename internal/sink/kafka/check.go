@@ -97,8 +97,8 @@ func (s *Sink) checkConfig(client sarama.Client, topic string, partitions []int3
 	switch {
 	case err != nil:
 	case inSync > len(replicas):
-		findings = append(findings, finding(preflight.Failure,
-			fmt.Sprintf("min.insync.replicas is %d, but it has %s: nothing can be written with acks: all.", inSync, count(len(replicas), "replica")),
+		findings = append(findings, finding(preflight.Warning,
+			fmt.Sprintf("min.insync.replicas is %d, but it has %s: with acks: all, older brokers refuse everything.", inSync, count(len(replicas), "replica")),
 			fmt.Sprintf("kafka-configs.sh --alter --topic %s --add-config min.insync.replicas=%d", topic, max(1, len(replicas)-1))))
 	case len(replicas) == 1:
 		findings = append(findings, finding(preflight.Note, "It has one replica: its broker's disk holds the only copy of what was published.", ""))

@@ -50,14 +50,7 @@ func classify(err error) verdict {
 	}
 	// Whatever else comes from below the protocol: a lost connection.
 	var netErr net.Error
-	var opErr *net.OpError
-	var alert tls.AlertError
-	var certificate *tls.CertificateVerificationError
-	var header tls.RecordHeaderError
-	switch {
-	case errors.As(err, &certificate), errors.As(err, &header), errors.As(err, &alert):
-		return verdict{event.Unavailable, "tls_failed", ofCluster}
-	case errors.As(err, &netErr), errors.As(err, &opErr), errors.Is(err, net.ErrClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	if errors.As(err, &netErr) || errors.Is(err, net.ErrClosed) || isEOF(err) {
 		return verdict{event.Unavailable, "connection_lost", ofCluster}
 	}
 	// sarama has plain texts too, such as that of a message out of sequence. The contract: unknown is retryable.
@@ -83,6 +76,9 @@ func classifyLocal(err error) (verdict, bool) {
 	case errors.Is(err, sarama.ErrSASLAuthenticationFailed):
 		// A code too, but it hides beside others.
 		return verdict{event.Unavailable, "authentication_failed", ofCluster}, true
+	case isTLS(err):
+		// The handshake failed.
+		return verdict{event.Unavailable, "tls_failed", ofCluster}, true
 	case errors.Is(err, breaker.ErrBreakerOpen):
 		// sarama couldn't look up a leader three times, and doesn't try for 10 s.
 		return verdict{event.Unavailable, "leader_unknown", ofCluster}, true
@@ -108,6 +104,21 @@ func classifyLocal(err error) (verdict, bool) {
 	}
 	return verdict{}, false
 }
+
+// isTLS says whether err is one of a TLS handshake.
+func isTLS(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	var header tls.RecordHeaderError
+	return errors.As(err, &certificate) || errors.As(err, &header) || isAlert(err)
+}
+
+// isAlert says whether the other side broke the handshake off. crypto/tls has no type of its own for that.
+func isAlert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
+}
+
+func isEOF(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
 // classifyCode judges a broker's error code.
 func classifyCode(code sarama.KError) verdict {

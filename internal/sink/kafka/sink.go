@@ -129,6 +129,7 @@ func (s *Sink) renew(ctx context.Context, l *line, topic string) (*producer, err
 	}
 	p, err := s.newProducer(ctx, topic, limit, ordered, func(cause error) { s.fenced(l, cause) })
 	if err != nil {
+		err = s.config.explain(err)
 		if ctx.Err() == nil || errors.Is(context.Cause(ctx), errPublishBound) {
 			s.lost(err)
 		}
@@ -164,7 +165,7 @@ func (s *Sink) current(l *line) (*producer, error) {
 // fenced is told by a producer of the line that its fence is shut.
 func (s *Sink) fenced(l *line, cause error) {
 	if classify(cause).scope == ofCluster {
-		s.lost(cause)
+		s.lost(s.config.explain(cause))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +192,7 @@ func (s *Sink) lost(cause error) {
 	if s.down != nil || s.closed {
 		return
 	}
-	s.down = s.config.explain(cause)
+	s.down = cause
 	s.log.Warn("kafka is unavailable", "reason", classify(cause).reason, "error", s.down)
 	for _, l := range []*line{&s.main, &s.single} {
 		if l.producer != nil { // the other one's connections are no better
