@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"slices"
+
 	"github.com/jackc/pglogrepl"
 
 	"github.com/cdc-relay/cdc-relay/internal/event"
@@ -88,10 +90,8 @@ func (l *lane) next(maxRows, maxBytes int) []item {
 		bytes += (*from)[n].Size()
 		n++
 	}
-	batch := append([]item(nil), (*from)[:n]...)
-	rest := append((*from)[:0], (*from)[n:]...)
-	clear((*from)[len(rest):])
-	*from = rest
+	batch := slices.Clone((*from)[:n])
+	*from = slices.Delete(*from, 0, n)
 	return batch
 }
 

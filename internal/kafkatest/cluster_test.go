@@ -171,7 +171,7 @@ func TestTheJavaProducerChoosesPartitionsByItsOwnHash(t *testing.T) {
 		got[string(r.Key)] = r.Partition
 	}
 	// From murmur2 of the key's bytes in Kafka's own UtilsTest, made positive, modulo 10.
-	if want21, wantFoobar := int32(toPositive(-973932308)%10), int32(toPositive(-790332482)%10); got["21"] != want21 || got["foobar"] != wantFoobar {
+	if want21, wantFoobar := toPositive(-973932308)%10, toPositive(-790332482)%10; got["21"] != want21 || got["foobar"] != wantFoobar {
 		t.Errorf("partitions %v, want 21 on %d and foobar on %d", got, want21, wantFoobar)
 	}
 	if _, ok := got["grüße"]; !ok {

@@ -25,8 +25,10 @@ func Shared(t TB) *Cluster {
 
 // The users of Secured: Alice may do everything, Mallory what an ACL allows.
 const (
-	Alice, AlicePassword     = "alice", "wonderland"
-	Mallory, MalloryPassword = "mallory", "a-secret"
+	Alice           = "alice"
+	AlicePassword   = "wonderland"
+	Mallory         = "mallory"
+	MalloryPassword = "a-secret"
 )
 
 // Secured is a second shared broker, which has the listeners SASL, TLS, MutualTLS and SASLTLS besides Plain, and

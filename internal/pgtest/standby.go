@@ -34,22 +34,22 @@ func (c *Cluster) Standby(ctx context.Context, name string) (*Cluster, error) {
 	return s, nil
 }
 
-func (s *Cluster) copyFrom(ctx context.Context, primary *Cluster, name string) error {
-	program := filepath.Join(s.bin, "pg_basebackup")
+func (c *Cluster) copyFrom(ctx context.Context, primary *Cluster, name string) error {
+	program := filepath.Join(c.bin, "pg_basebackup")
 	if _, err := exec.LookPath(program); err != nil {
 		// Some distributions of the server leave the client programs out; one of the same version may be in PATH.
 		if program, err = exec.LookPath("pg_basebackup"); err != nil {
-			return fmt.Errorf("pg_basebackup is neither in %s nor in PATH: install the package postgresql-client", s.bin)
+			return fmt.Errorf("pg_basebackup is neither in %s nor in PATH: install the package postgresql-client", c.bin)
 		}
 	}
 	from := fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=%s", primary.Port(), name)
-	_, err := testbed.Output(ctx, s.user, nil, program, "-d", from, "-D", s.DataDir(), "-R", "-X", "stream", "-c", "fast", "--no-sync")
+	_, err := testbed.Output(ctx, c.user, nil, program, "-d", from, "-D", c.DataDir(), "-R", "-X", "stream", "-c", "fast", "--no-sync")
 	return err
 }
 
 // Promote turns a standby into a primary and waits until it is one.
-func (s *Cluster) Promote(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, s.DSN("postgres"))
+func (c *Cluster) Promote(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, c.DSN("postgres"))
 	if err != nil {
 		return fmt.Errorf("promote the standby: %w", err)
 	}
@@ -59,7 +59,7 @@ func (s *Cluster) Promote(ctx context.Context) error {
 		return fmt.Errorf("promote the standby: %w", err)
 	}
 	if !done {
-		return fmt.Errorf("the standby wasn't promoted within 60 s\n%s", s.logTail())
+		return fmt.Errorf("the standby wasn't promoted within 60 s\n%s", c.logTail())
 	}
 	return nil
 }

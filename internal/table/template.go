@@ -52,6 +52,3 @@ func parseTemplate(s string) (template, error) {
 	}
 	return t, nil
 }
-
-// single says that the template is one column and nothing else, which is the usual case.
-func (t template) single() bool { return len(t) == 1 && t[0].name != "" }
