@@ -122,7 +122,7 @@ func (a *auth) baked(r *http.Request, value string, maxAge int) *http.Cookie {
 	return &http.Cookie{
 		Name: a.cookie, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		// The relay itself speaks plain HTTP; a proxy that ends TLS says so.
-		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
+		Secure: r.Header.Get("X-Forwarded-Proto") == "https",
 	}
 }
 

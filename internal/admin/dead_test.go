@@ -85,7 +85,7 @@ func TestScriptsActWithFormsAndJSON(t *testing.T) {
 	if want := []string{"discard public.outbox 7", "retry a.b 1,2"}; !slices.Equal(want, e.actions.taken()) {
 		t.Errorf("taken: %q", e.actions.taken())
 	}
-	for _, bad := range []string{"", "{", `{"table": "a"}`, `{"ids": ["1"]}`, `{"table": "a", "ids": [1]}`, `{"ids": ["` + strings.Repeat("1", 1<<20) + `"]}`} {
+	for _, bad := range []string{"", "{", `{"table": "a"}`, `{"ids": ["1"]}`, `{"table": "a", "ids": [1]}`, `{"table": "a", "ids": ["` + strings.Repeat("1", 1<<20) + `"]}`} {
 		if got := e.do("POST", "/dead/retry", bad, js...); got.code != 400 || !strings.Contains(got.body, `"error"`) {
 			t.Errorf("%.20s: %d %s", bad, got.code, got.body)
 		}
@@ -157,6 +157,11 @@ func TestG9_ASessionNeedsItsCSRFToken(t *testing.T) {
 	_, other := e.login()
 	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Path != "/" || cookie.Secure {
 		t.Errorf("cookie: %s", cookie)
+	}
+	// Logging out, and acting on the rows of the one table.
+	page := e.get("/", "Cookie", cookie.String()).body
+	if n := strings.Count(page, `<form method="post"`); n != 2 || strings.Count(page, `name="csrf" value="`+csrf+`"`) != n {
+		t.Errorf("not each of %d forms has the CSRF token", n)
 	}
 	for name, wrong := range map[string]string{"missing": "", "wrong": "x", "of another session": other} {
 		form := chosen("1")

@@ -4,8 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"math"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -97,56 +95,4 @@ func TestACurveEndsAtTheRightAndHasGaps(t *testing.T) {
 	if path, _ := curve([]point{at(5, 0), at(0, 0)}, now); path != "M895.0 100.0L900.0 100.0" || strings.Contains(path, "NaN") {
 		t.Error(path)
 	}
-}
-
-func TestNumbersAreWordedForPeople(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	for want, got := range map[string]string{
-		"0s": age(-1), "250ms": age(0.25), "1.5s": age(1.49), "1m31s": age(90.5), "25h0m0s": age(90000),
-		"512 B": size(512), "4.7 KiB": size(4800), "1.0 MiB": size(1 << 20), "2048.0 TiB": size(1 << 51), "-1 B": size(-1),
-		"7": capped(7, false), "10001 or more": capped(10001, true),
-		"unknown": ago(now, time.Time{}), "1m0s": ago(now, now.Add(-time.Minute-time.Millisecond)),
-	} {
-		if got != want {
-			t.Errorf("%q instead of %q", got, want)
-		}
-	}
-}
-
-func TestSessionsAreBoundedAndEnd(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a, err := newAuth("", slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := request(t)
-		first := a.begin(r)
-		r.AddCookie(first)
-		if _, ok := a.session(r); !ok {
-			t.Error("a new session isn't known")
-		}
-		for range maxSessions {
-			time.Sleep(time.Second)
-			a.begin(r)
-		}
-		if _, ok := a.session(r); ok || len(a.sessions) != maxSessions {
-			t.Errorf("%d sessions, the first known: %v", len(a.sessions), ok)
-		}
-		r = request(t)
-		r.AddCookie(a.begin(r))
-		time.Sleep(sessionFor)
-		if _, ok := a.session(r); ok {
-			t.Error("a session doesn't end")
-		}
-		if a.begin(r); len(a.sessions) != 1 {
-			t.Errorf("%d sessions are kept, of which one goes on", len(a.sessions))
-		}
-	})
-}
-
-func request(t *testing.T) *http.Request {
-	t.Helper()
-	return httptest.NewRequest(http.MethodGet, "/", nil)
 }
