@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cdc-relay/cdc-relay/internal/admin"
 	"github.com/cdc-relay/cdc-relay/internal/config"
@@ -16,9 +16,8 @@ import (
 
 // source words the relay's status for the endpoint.
 type source struct {
-	relay    *relay.Relay
-	cfg      *config.Config
-	gatherer prometheus.Gatherer
+	relay *relay.Relay
+	cfg   *config.Config
 }
 
 // Status implements admin.Source.
@@ -29,11 +28,11 @@ func (s *source) Status(context.Context) admin.Status {
 		host = "unknown"
 	}
 	st := admin.Status{
-		Version: readBuild().Version, Instance: host, Now: time.Now(),
+		Version: readBuild().Version, Instance: fmt.Sprintf("%s:%d", host, os.Getpid()), Now: time.Now(),
 		Leader: r.Leader, LeaderSince: r.LeaderSince, Mode: dispatch.Standby.String(), ModeReason: r.Reason,
 		Stream:     admin.Stream{Enabled: r.StreamWanted, Up: r.Stream.Up, Reason: r.Stream.Reason, Reconnects: int64(r.Stream.Reconnects)},
 		Sink:       admin.Sink{Kind: s.cfg.Sink.Kind, Up: true},
-		Throughput: admin.Throughput{PublishedTotal: s.published()},
+		Throughput: admin.Throughput{PublishedTotal: r.Published},
 		Ready:      len(r.Health.Reasons) == 0, Reasons: r.Health.Reasons, Degraded: r.Health.Degraded, Stuck: r.Health.Stuck,
 	}
 	if r.Stream.Up {
@@ -64,23 +63,6 @@ func (s *source) Status(context.Context) admin.Status {
 	return st
 }
 
-// published sums the counter of acknowledged events.
-func (s *source) published() int64 {
-	families, err := s.gatherer.Gather()
-	if err != nil {
-		return 0
-	}
-	sum := 0.0
-	for _, f := range families {
-		if f.GetName() == "cdc_relay_events_published_total" {
-			for _, m := range f.GetMetric() {
-				sum += m.GetCounter().GetValue()
-			}
-		}
-	}
-	return int64(sum)
-}
-
 // deadActions are what the status page does with DEAD rows.
 type deadActions struct{ dead *lifecycle.Dead }
 
@@ -94,17 +76,25 @@ func (a deadActions) ListDead(ctx context.Context, f admin.DeadFilter) ([]admin.
 			Attempts: int(r.Attempts), LastError: r.LastError, CreatedAt: r.CreatedAt,
 		}
 	}
-	return out, err
+	return out, wrongInput(err)
 }
 
 // RetryDead implements admin.Actions.
 func (a deadActions) RetryDead(ctx context.Context, table string, ids []string) (int, error) {
 	n, err := a.dead.Retry(ctx, lifecycle.Filter{Table: table, IDs: ids}, false)
-	return int(n), err
+	return int(n), wrongInput(err)
 }
 
 // DiscardDead implements admin.Actions.
 func (a deadActions) DiscardDead(ctx context.Context, table string, ids []string) (int, error) {
 	n, err := a.dead.Discard(ctx, lifecycle.Filter{Table: table, IDs: ids}, false)
-	return int(n), err
+	return int(n), wrongInput(err)
+}
+
+// wrongInput says to the endpoint when the request is at fault.
+func wrongInput(err error) error {
+	if errors.Is(err, lifecycle.ErrFilter) {
+		return fmt.Errorf("%w: %w", admin.ErrInput, err)
+	}
+	return err
 }

@@ -54,7 +54,7 @@ func wire(o *opened, s sink.Sink, log *slog.Logger) (*parts, error) {
 	}
 	alerter := lifecycle.NewAlerter(alerts, dead.Count, metrics.Lifecycle, log)
 	r := relay.New(relayConfig(cfg), o.pool, o.outboxes, s, alerter, metrics, log)
-	src := &source{relay: r, cfg: cfg, gatherer: reg}
+	src := &source{relay: r, cfg: cfg}
 	server, err := admin.New(admin.Config{Listen: cfg.HTTP.Listen, TokenFile: cfg.HTTP.TokenFile}, src, reg, deadActions{dead}, log)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -23,6 +24,8 @@ type Metrics struct {
 	breaker   prometheus.Gauge
 
 	refused, rescued, inversions prometheus.Counter
+
+	acked atomic.Int64 // events, for Published
 
 	mu        sync.Mutex
 	maxTopics int
@@ -109,6 +112,9 @@ func (m *Metrics) topic(name string) *topicCounters {
 	m.topics[name] = c
 	return c
 }
+
+// Published is the number of events that the broker has acknowledged since the process began.
+func (m *Metrics) Published() int64 { return m.acked.Load() }
 
 // Standby shows that this instance is not active.
 func (m *Metrics) Standby() { m.showMode(Standby) }

@@ -12,21 +12,23 @@ import (
 
 // laneResult is the outcome of a lane's batch.
 type laneResult struct {
-	lane int
-	errs []error
-	bad  error // one of errs that an operator should see
+	lane  int
+	errs  []error
+	acked bool  // one of the events was
+	away  error // why the sink is away, if it is
 }
 
 // sendLane publishes the batches of one lane, one at a time.
 func (d *Dispatcher) sendLane(ctx context.Context, n int, batches <-chan []item) {
 	s := sender{Dispatcher: d, topics: map[string]*topicCounters{}}
 	for batch := range batches {
-		errs := s.publish(ctx, batch)
-		r := laneResult{lane: n, errs: errs}
-		for _, err := range errs {
-			if err != nil && event.ClassOf(err) != event.NotAttempted {
-				r.bad = err
-				break
+		r := laneResult{lane: n, errs: s.publish(ctx, batch)}
+		for _, err := range r.errs {
+			switch class := event.ClassOf(err); {
+			case err == nil:
+				r.acked = true
+			case class == event.Unavailable, class == event.NotAttempted && r.away == nil:
+				r.away = err
 			}
 		}
 		d.done <- r // never blocks: it has room for one result of each lane
@@ -83,11 +85,13 @@ func fill(n int, err error) []error {
 // count observes the outcomes.
 func (s *sender) count(batch []item, errs []error) {
 	now := time.Now()
+	acked := 0
 	for i, it := range batch {
 		if errs[i] != nil {
 			s.metrics.failures[event.ClassOf(errs[i])].Inc()
 			continue
 		}
+		acked++
 		c := s.topics[it.Topic]
 		if c == nil {
 			if len(s.topics) > 4096 {
@@ -99,10 +103,26 @@ func (s *sender) count(batch []item, errs []error) {
 		c[it.Path].Inc()
 		s.metrics.latency[it.Path].Observe((it.Lag + now.Sub(it.ReceivedAt)).Seconds())
 	}
+	s.metrics.acked.Add(int64(acked))
 }
 
-// probe asks the sink at a growing pause until it answers.
-func (d *Dispatcher) probe(ctx context.Context) {
+// contact asks the sink once, at the start: without a row to deliver nobody else would notice that it is not there.
+func (d *Dispatcher) contact(ctx context.Context) error {
+	pctx, cancel := context.WithTimeout(ctx, d.cfg.ProbeTimeout)
+	defer cancel()
+	if err := d.sink.Probe(pctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// probe asks the sink, after a pause and then at a growing one, until it answers.
+func (d *Dispatcher) probe(ctx context.Context, pause time.Duration) {
+	select {
+	case <-time.After(pause):
+	case <-ctx.Done():
+		return
+	}
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval, b.MaxInterval, b.Multiplier = d.cfg.ProbeInitial, d.cfg.ProbeMax, 2
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {

@@ -190,6 +190,9 @@ func (d *Dead) each(ctx context.Context, f Filter, status string, payload bool, 
 	return nil
 }
 
+// ErrFilter is wrapped when a filter names a table that isn't served, or an id that is none.
+var ErrFilter = errors.New("wrong filter")
+
 // chosen is the tables that the filter leaves.
 func (d *Dead) chosen(f Filter) ([]*table.Outbox, error) {
 	var outboxes []*table.Outbox
@@ -201,7 +204,7 @@ func (d *Dead) chosen(f Filter) ([]*table.Outbox, error) {
 		}
 	}
 	if f.Table != "" && !slices.ContainsFunc(d.outboxes, func(o *table.Outbox) bool { return f.Table == o.String() || f.Table == o.Name }) {
-		return nil, fmt.Errorf("there is no outbox table %q; configured are %q", f.Table, names)
+		return nil, fmt.Errorf("%w: there is no outbox table %q; configured are %q", ErrFilter, f.Table, names)
 	}
 	for _, id := range f.IDs {
 		var errs []error
@@ -210,7 +213,7 @@ func (d *Dead) chosen(f Filter) ([]*table.Outbox, error) {
 			errs = append(errs, err)
 		}
 		if len(errs) > 0 && !slices.Contains(errs, nil) {
-			return nil, errors.Join(errs...)
+			return nil, fmt.Errorf("%w: %w", ErrFilter, errors.Join(errs...))
 		}
 	}
 	return outboxes, nil

@@ -21,6 +21,8 @@ type Status struct {
 	Stream       replication.State
 	Slot         replication.SlotFigures
 	Tables       lifecycle.Snapshot
+	// Published counts the events acknowledged since the process began.
+	Published int64
 	// SampledAt is when Slot and Tables were read; zero: not yet.
 	SampledAt time.Time
 	Health    Health
@@ -47,6 +49,7 @@ func (r *Relay) Status() Status {
 	sampled := r.sampler.snapshot()
 	s := Status{
 		Reason: *r.reason.Load(), StreamWanted: r.cfg.Stream, Slot: sampled.slot, Tables: sampled.tables, SampledAt: sampled.at,
+		Published: r.metrics.Dispatch.Published(),
 	}
 	t := r.active.Load()
 	if t != nil {
