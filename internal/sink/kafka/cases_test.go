@@ -200,6 +200,20 @@ func TestCase24_ATopicThatIsDeletedFailsItsOwnEventsAndWorksWhenItIsBack(t *test
 	})
 }
 
+func TestAnEventThatOvertookAFailedOneOfItsKeyInAnotherTopicIsCounted(t *testing.T) {
+	t.Parallel()
+	c := kafkatest.Shared(t)
+	topic, other := c.UniqueTopic(t), c.UniqueTopic(t)
+	var inversions int
+	s := opened(t, c, kafka.Config{}, kafka.Options{Inversions: func(n int) { inversions += n }})
+	published(t, s, []*event.Event{sinktest.Event(topic, "k", "1"), sinktest.Event(other, "k", "2")})
+	c.DeleteTopic(t, topic)
+	results := s.Publish(t.Context(), []*event.Event{sinktest.Event(topic, "k", "3"), sinktest.Event(other, "k", "4")})
+	if event.ReasonOf(results[0]) != "unknown_topic" || results[1] != nil || inversions != 1 {
+		t.Errorf("results %v, %d inversions", results, inversions)
+	}
+}
+
 func TestATopicThatTheBrokersCreateByThemselvesWorksAtOnce(t *testing.T) {
 	t.Parallel()
 	c := kafkatest.NewCluster(t, kafkatest.Options{Properties: map[string]string{"auto.create.topics.enable": "true"}})

@@ -60,6 +60,20 @@ func TestG3_ConnectionsThatAreCutUnderLoadReorderAndLoseNothing(t *testing.T) {
 	l.end(t, c)
 }
 
+func TestConnectionsThatWereCutWhileIdleGoUnnoticed(t *testing.T) {
+	t.Parallel()
+	c, proxies := proxied(t)
+	topic := c.UniqueTopic(t)
+	s := opened(t, c, kafka.Config{Brokers: c.BrokersOn(kafkatest.Proxied)}, kafka.Options{})
+	for range 5 {
+		published(t, s, []*event.Event{sinktest.Event(topic, "a", "1"), sinktest.Event(topic, "b", "1")})
+		proxies[0].CloseAll() // as a broker does after connections.max.idle.ms
+	}
+	if n := c.Count(t, topic); n != 10 {
+		t.Errorf("%d records", n)
+	}
+}
+
 func TestABrokerThatFallsSilentIsUnavailableWithinTheBoundAndOverAfterAProbe(t *testing.T) {
 	t.Parallel()
 	c, proxies := proxied(t)

@@ -118,7 +118,13 @@ func (s *Sink) take(ctx context.Context, l *line, topic string) (*producer, erro
 
 // renew is take for who holds the token.
 func (s *Sink) renew(ctx context.Context, l *line, topic string) (*producer, error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, errClosed
+	}
 	s.retired.Add(1) // Close waits for what is made here
+	s.mu.Unlock()
 	defer s.retired.Done()
 	if p, err := s.current(l); p != nil || err != nil {
 		return p, err
