@@ -32,6 +32,8 @@ type Config struct {
 	// Watchdog is how long the server may be silent, although asked for a sign at half of it, before the connection is
 	// given up. Default 30 s.
 	Watchdog time.Duration
+
+	tick time.Duration // of the session's loop
 }
 
 // applicationName is what the server shows for the connection unless the DSN says otherwise.
@@ -48,6 +50,9 @@ const maxMessage = 1 << 30
 func (c Config) withDefaults() Config {
 	if c.Watchdog <= 0 {
 		c.Watchdog = defaultWatchdog
+	}
+	if c.tick <= 0 {
+		c.tick = defaultTick
 	}
 	return c
 }

@@ -155,6 +155,25 @@ func TestCase05_ASlotOlderThanItsPublicationIsReplaced(t *testing.T) {
 	}
 }
 
+func TestCase05_ATransactionOlderThanThePublicationEndsTheStreamOnlyOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, pgtest.Database(t))
+	f.Exec(t, `SELECT pg_create_logical_replication_slot($1, 'pgoutput')`, f.Slot)
+	tx := f.begin(t)
+	_, err := tx.Exec(context.Background(), insertRow, "the poll's")
+	do(t, err)
+	f.Exec(t, createPublication(f.Publication, []string{"outbox"}))
+	f.run(t)
+	f.up(t, 1)
+	do(t, tx.Commit(context.Background()))
+	f.up(t, 2)
+	f.insert(t, "the stream's")
+	f.has(t, "the stream's")
+	if n := f.recreations(t); n != 1 || f.recv.starts() != 2 {
+		t.Errorf("%d slots recreated, %d starts", n, f.recv.starts())
+	}
+}
+
 func TestCase05_APublicationDroppedUnderTheStreamIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, pgtest.Database(t))

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// tick is how often the loop looks up from receiving; it is also the precision of every interval of feedback.
-const tick = 100 * time.Millisecond
+// defaultTick is how often the loop looks up from receiving; it is also the precision of every interval of feedback.
+const defaultTick = 100 * time.Millisecond
 
 // writeTimeout bounds the sending of one status. Nothing else may write meanwhile.
 const writeTimeout = 10 * time.Second
@@ -25,6 +25,7 @@ type session struct {
 	recv     Receiver
 	progress *progress
 	server   server
+	tick     time.Duration
 
 	dec      *decoder
 	feedback feedback
@@ -82,7 +83,7 @@ func isTimeout(err error) bool {
 
 // tend does what is due besides receiving. The deadline is moved before the flags are read, so that no wake is lost.
 func (s *session) tend(ctx context.Context, now time.Time) error {
-	s.tendAt = now.Add(tick)
+	s.tendAt = now.Add(s.tick)
 	if err := s.conn.Conn().SetReadDeadline(s.tendAt); err != nil {
 		return fmt.Errorf("set the read deadline: %w", err)
 	}
@@ -102,6 +103,12 @@ func (s *session) tend(ctx context.Context, now time.Time) error {
 	}
 	if u, due := s.feedback.due(now); due {
 		return s.send(u, now)
+	}
+	if s.feedback.askDue { // it came right after another: somebody waits for the answer, so not a whole tick
+		s.tendAt = now.Add(askInterval)
+		if err := s.conn.Conn().SetReadDeadline(s.tendAt); err != nil {
+			return fmt.Errorf("set the read deadline: %w", err)
+		}
 	}
 	return nil
 }

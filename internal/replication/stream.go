@@ -206,7 +206,7 @@ func (s *Stream) begin(ctx context.Context, conn *pgx.Conn, srv server) (*sessio
 	}
 	now := time.Now()
 	sess := &session{
-		conn: conn.PgConn(), recv: s.recv, progress: s.progress, server: srv,
+		conn: conn.PgConn(), recv: s.recv, progress: s.progress, server: srv, tick: s.cfg.tick,
 		dec: newDecoder(s.outboxes, s.recv.Offer), start: from, passed: from,
 		feedback: feedback{watchdog: s.cfg.Watchdog, received: durable, heardAt: now},
 	}

@@ -240,6 +240,47 @@ func TestRequestPositionIsAnsweredOnAnIdleServer(t *testing.T) {
 	})
 }
 
+func TestABlockedReceiveIsWokenAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, pgtest.NewCluster(t, pgtest.Options{}).Database(t))
+	f.cfg.tick = time.Hour // nothing happens by itself, and the server hardly ever says anything
+	stop := f.run(t)
+	f.up(t, 1)
+	for range 6 {
+		_, before := f.recv.position()
+		f.stream.RequestPosition()
+		pgtest.Eventually(t, 2*time.Second, "an answer", func() bool {
+			_, passes := f.recv.position()
+			return passes > before
+		})
+	}
+	stop()
+}
+
+func TestAPositionThatIsNotOnDiskIsNotConfirmed(t *testing.T) {
+	t.Parallel()
+	c := pgtest.NewCluster(t, pgtest.Options{Settings: map[string]string{"wal_writer_delay": "10s"}})
+	f := newFixture(t, c.Database(t))
+	for _, sql := range Statements(f.cfg, idents(f.outboxes)) {
+		f.Exec(t, sql)
+	}
+	ahead := 0
+	for n := range 3 { // the WAL writer may come in between, but not always
+		f.Exec(t, `SELECT pg_logical_emit_message(false, 'x', 'not flushed')`)
+		f.registry = prometheus.NewRegistry()
+		stop := f.run(t)
+		f.up(t, n+1)
+		st := f.stream.State()
+		stop()
+		if st.ConfirmedLSN < st.StartLSN {
+			ahead++
+		}
+	}
+	if ahead == 0 {
+		t.Error("the insert position was confirmed at once")
+	}
+}
+
 // passes asks until the stream has passed the position; soon, before the server itself writes anything.
 func (f *fixture) passes(t *testing.T, pos pglogrepl.LSN) {
 	t.Helper()
