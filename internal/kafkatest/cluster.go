@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/internal/testbed"
 )
 
 // How long the brokers may take to start, and one to stop.
@@ -88,7 +90,7 @@ func (c *Cluster) prepare() error {
 	}
 	if c.options.TLS {
 		var err error
-		if c.certificates, err = newCertificates(c.nodes[0].places[Plain].Dir); err != nil {
+		if c.certificates, err = testbed.NewCertificates(c.nodes[0].places[Plain].Dir); err != nil {
 			return err
 		}
 	}

@@ -132,7 +132,7 @@ func (c *Cluster) addTLS(p map[string]string) {
 		return
 	}
 	p["ssl.keystore.type"], p["ssl.truststore.type"] = "PEM", "PEM"
-	p["ssl.keystore.location"], p["ssl.truststore.location"] = c.certificates.server, c.certificates.CA
+	p["ssl.keystore.location"], p["ssl.truststore.location"] = c.certificates.Server, c.certificates.CA
 	p["listener.name.mtls.ssl.client.auth"] = "required"
 }
 
