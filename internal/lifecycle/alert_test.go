@@ -39,6 +39,10 @@ func newReceiver(t *testing.T) *receiver {
 		if err != nil || req.Method != http.MethodPost || req.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("got %s %q: %v", req.Method, req.Header, err)
 		}
+		if req.URL.Path == "/elsewhere" {
+			t.Error("a redirect was followed")
+			return
+		}
 		r.mu.Lock()
 		r.bodies = append(r.bodies, body)
 		r.mu.Unlock()

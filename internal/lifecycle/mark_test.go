@@ -259,16 +259,37 @@ func TestMarksOutliveARestartOfPostgres(t *testing.T) {
 	}
 }
 
+func TestOutcomeWhoseCommitWasNotAnsweredIsNotCalledGone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "outbox")
+	all := f.insert(t, 3)
+	f.Exec(t, `UPDATE outbox SET status = 'PUBLISHED' WHERE id = 1`)
+	f.Exec(t, `UPDATE outbox SET status = 'DEAD' WHERE id = 2`)
+	r := f.run(t, Config{Retention: time.Hour}, nil)
+	// As putBack leaves them when the connection was lost after the statement was sent.
+	r.hand(outcome{event: all[0], unclear: true}, outcome{event: all[1], err: errPermanent, dies: true, unclear: true},
+		outcome{event: all[2], unclear: true})
+	r.want(t, event.Published, all[0], all[2])
+	r.want(t, event.Dead, all[1])
+	if f.metric(t, "gone_rows_total") != 0 || f.metric(t, "events_dead_total", "message_too_large") != 1 {
+		t.Error("the counters say something else")
+	}
+}
+
 func TestRowThatCannotBeWrittenDoesNotHoldUpTheOthers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "outbox")
 	all := f.insert(t, 64)
-	f.Exec(t, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this row'; END $$;
+	f.Exec(t, `CREATE SEQUENCE tries; -- what is drawn from it stays drawn
+		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('tries'); RAISE 'not this row'; END $$;
 		CREATE TRIGGER refuse BEFORE UPDATE ON outbox FOR EACH ROW WHEN (old.id = 17) EXECUTE FUNCTION refuse()`)
 	r := f.run(t, Config{Retention: time.Hour}, nil)
 	r.Mark(all)
 	pgtest.Eventually(t, patience, "the others are marked", func() bool { return r.count() == 63 })
 	f.wantIDs(t, "PENDING", 17)
+	if n := pgtest.One[int](t, f.DB, `SELECT last_value FROM tries`); n > 20 {
+		t.Errorf("the row was tried %d times without a pause", n)
+	}
 	f.Exec(t, `DROP TRIGGER refuse ON outbox`)
 	r.want(t, event.Published, all...)
 }

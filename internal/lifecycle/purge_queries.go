@@ -15,7 +15,7 @@ func olderThan(at string) string { return at + " < now() - $1::bigint * interval
 // purgeSQL looks at the next rows in the order of id, at most $2 and, with after, behind $3, and deletes those that are
 // PUBLISHED for longer than $1 microseconds (dry: counts them). It returns how many rows it looked at, how many of them
 // are young (created less than $1 ago, so that they can't be due), how many it deleted, the last id, and the first
-// young one's.
+// young one's. (The ids are qualified in ORDER BY: a bare id would mean the text beside it.)
 func purgeSQL(o *table.Outbox, after, dry bool) string {
 	id := o.Col(table.ID)
 	due := fmt.Sprintf("o.%s = %s AND %s", o.Col(table.Status), o.StatusLiteral(table.Published), olderThan(publishedAt(o)))
@@ -41,8 +41,8 @@ func purgeSQL(o *table.Outbox, after, dry bool) string {
 			SELECT o.%[1]s AS id, %[3]s AS due, %[4]s AS young FROM %[2]s AS o %[5]s ORDER BY o.%[1]s LIMIT $2
 		), gone AS (%[6]s)
 		SELECT (SELECT count(*) FROM chunk), (SELECT count(*) FROM chunk WHERE young), (SELECT count(*) FROM gone),
-			coalesce((SELECT id::text FROM chunk ORDER BY id DESC LIMIT 1), ''),
-			coalesce((SELECT id::text FROM chunk WHERE young ORDER BY id LIMIT 1), '')`,
+			coalesce((SELECT c.id::text FROM chunk AS c ORDER BY c.id DESC LIMIT 1), ''),
+			coalesce((SELECT c.id::text FROM chunk AS c WHERE young ORDER BY c.id LIMIT 1), '')`,
 		id, o.Ident(), due, young, where, gone)
 }
 

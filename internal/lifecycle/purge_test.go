@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -38,7 +39,8 @@ func TestPurgeDeletesExactlyWhatIsPublishedForLongerThanItsRetention(t *testing.
 		var values []string
 		var kept []int64
 		var due int64
-		for id := int64(1); id <= int64(rapid.IntRange(0, 40).Draw(rt, "rows")); id++ {
+		rows := rapid.Int64Range(0, 40).Draw(rt, "rows")
+		for id := int64(1); id <= rows; id++ {
 			status := rapid.SampledFrom([]string{"PENDING", "PUBLISHED", "DEAD"}).Draw(rt, "status")
 			created, ended := hours(10).Draw(rt, "created"), hours(10).Draw(rt, "ended")
 			published := "NULL"
@@ -257,4 +259,42 @@ func TestRunPurgesEachInterval(t *testing.T) {
 	pgtest.Eventually(t, patience, "the first are purged", gone)
 	f.published(t, 5, "2 hours")
 	pgtest.Eventually(t, patience, "the others are purged", gone)
+}
+
+func TestG1_PurgeNeverDeletesARowThatBecomesPendingAtThatMoment(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "outbox")
+	f.published(t, 5, "2 hours")
+	// A policy holds the purge up while it reads, after its snapshot was taken and before it locks what it has chosen.
+	role := f.Name + "_purger"
+	f.Exec(t, fmt.Sprintf(`CREATE ROLE %s LOGIN; GRANT SELECT, UPDATE, DELETE ON outbox TO %[1]s;
+		CREATE FUNCTION hold() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+			PERFORM pg_advisory_lock_shared(1); PERFORM pg_advisory_unlock_shared(1); RETURN true; END $$;
+		ALTER TABLE outbox ENABLE ROW LEVEL SECURITY; CREATE POLICY hold ON outbox USING (hold())`, role))
+	t.Cleanup(func() { f.Exec(t, fmt.Sprintf(`DROP OWNED BY %s; DROP ROLE %[1]s`, role)) })
+	keeper := f.Connect(t)
+	if _, err := keeper.Exec(t.Context(), `SELECT pg_advisory_lock(1)`); err != nil {
+		t.Fatal(err)
+	}
+	p := NewPurger(Config{Retention: time.Hour}, pgtest.NewPool(t, f.DSNAs(role)), f.tables, f.metrics, slog.New(slog.DiscardHandler))
+	purged := make(chan int64, 1)
+	go func() {
+		n, err := p.Purge(context.Background(), false, nil)
+		if err != nil {
+			t.Error(err)
+		}
+		purged <- n
+	}()
+	pgtest.Eventually(t, patience, "the purge is held up", func() bool {
+		return pgtest.One[bool](t, f.DB, `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
+	})
+	f.Exec(t, `UPDATE outbox SET status = 'PENDING' WHERE id = 3`)
+	if _, err := keeper.Exec(t.Context(), `SELECT pg_advisory_unlock(1)`); err != nil {
+		t.Fatal(err)
+	}
+	if n := <-purged; n != 4 {
+		t.Errorf("purged %d rows", n)
+	}
+	f.wantIDs(t, "PENDING", 3)
 }
