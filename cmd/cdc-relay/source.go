@@ -55,7 +55,7 @@ func (s *source) Status(context.Context) admin.Status {
 		}
 	}
 	for _, t := range r.Tables.Tables {
-		row := admin.Table{Name: t.Table, OldestPendingAgeSeconds: t.OldestPending.Seconds()}
+		row := admin.Table{Name: t.Table, OldestPendingAgeSeconds: t.OldestPending.Seconds(), PublishedEstimate: t.Published}
 		row.Pending, row.PendingCapped = capped(t.Pending)
 		row.Dead, row.DeadCapped = capped(t.Dead)
 		st.Tables = append(st.Tables, row)

@@ -149,7 +149,7 @@ func askDatabase(ctx context.Context, cfg *config.Config, s *admin.Status) error
 		if err != nil {
 			return err
 		}
-		tables[i] = admin.Table{Name: o.String(), OldestPendingAgeSeconds: found.OldestPendingSeconds}
+		tables[i] = admin.Table{Name: o.String(), OldestPendingAgeSeconds: found.OldestPendingSeconds, PublishedEstimate: found.Tables[0].Published}
 		tables[i].Pending, tables[i].PendingCapped = capped(found.PendingRows)
 		tables[i].Dead, tables[i].DeadCapped = capped(found.DeadRows)
 	}

@@ -32,9 +32,9 @@ func (a *app) printStatus(cfg *config.Config, s admin.Status, errRelay, errDatab
 	fmt.Fprintln(a.out)
 	tables := make([][]string, len(s.Tables))
 	for i, t := range s.Tables {
-		tables[i] = []string{t.Name, atLeast(t.Pending, t.PendingCapped), seconds(t.OldestPendingAgeSeconds), atLeast(t.Dead, t.DeadCapped)}
+		tables[i] = []string{t.Name, atLeast(t.Pending, t.PendingCapped), seconds(t.OldestPendingAgeSeconds), fmt.Sprintf("~%d", t.PublishedEstimate), atLeast(t.Dead, t.DeadCapped)}
 	}
-	return printTable(a.out, []string{"TABLE", "PENDING", "OLDEST PENDING", "DEAD"}, tables)
+	return printTable(a.out, []string{"TABLE", "PENDING", "OLDEST PENDING", "PUBLISHED", "DEAD"}, tables)
 }
 
 // addRelay is what the relay says of itself.

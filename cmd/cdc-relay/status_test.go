@@ -81,12 +81,12 @@ func TestStatusShowsWhatTheRelaySaysWithFreshFiguresOfTheDatabase(t *testing.T) 
 		"published 42 since the start, 7.0 a second",
 		"slot " + db.Slot + ": nobody uses it",
 		"",
-		"TABLE PENDING OLDEST PENDING DEAD",
+		"TABLE PENDING OLDEST PENDING PUBLISHED DEAD",
 	}
 	if diff := cmp.Diff(want, got[:len(want)]); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if row := strings.Fields(out[strings.LastIndex(out, "public.outbox"):]); row[1] != "1" || row[3] != "2" {
+	if row := strings.Fields(out[strings.LastIndex(out, "public.outbox"):]); row[1] != "1" || row[4] != "2" {
 		t.Errorf("the tables' figures are the relay's, want the database's: %q", row)
 	}
 }

@@ -99,8 +99,10 @@ type Table struct {
 	PendingCapped bool  `json:"pending_capped"`
 	// OldestPendingAgeSeconds is by the database's clock; 0 when nothing is PENDING.
 	OldestPendingAgeSeconds float64 `json:"oldest_pending_age_seconds"`
-	Dead                    int64   `json:"dead"`
-	DeadCapped              bool    `json:"dead_capped"`
+	// PublishedEstimate is about how many PUBLISHED rows are retained, from the planner's statistics.
+	PublishedEstimate int64 `json:"published_estimate"`
+	Dead              int64 `json:"dead"`
+	DeadCapped        bool  `json:"dead_capped"`
 }
 
 // Transition is one change of mode.

@@ -27,6 +27,8 @@ type TableFigures struct {
 	Table   string `json:"table"`
 	Pending int64  `json:"pending_rows"`
 	Dead    int64  `json:"dead_rows"`
+	// Published is an estimate from the planner's statistics: counting what is retained would read the whole table.
+	Published int64 `json:"published_rows_estimate"`
 	// OldestPending is the age of the oldest PENDING row, OldestDue of the oldest that waits for no retry; 0: there is none.
 	OldestPending time.Duration `json:"-"`
 	OldestDue     time.Duration `json:"-"`
@@ -61,7 +63,7 @@ func (s *Sampler) Sample(ctx context.Context) (Snapshot, error) {
 		if err != nil {
 			return Snapshot{}, fmt.Errorf("sample %s: %w", o, err)
 		}
-		if err := s.pool.QueryRow(ctx, sampleSQL(o, countDead)).Scan(&f.Pending, &oldest, &oldestDue, &f.Dead); err != nil {
+		if err := s.pool.QueryRow(ctx, sampleSQL(o, countDead)).Scan(&f.Pending, &oldest, &oldestDue, &f.Dead, &f.Published); err != nil {
 			return Snapshot{}, fmt.Errorf("sample %s: %w", o, err)
 		}
 		f.OldestPending, f.OldestDue = seconds(oldest), seconds(oldestDue)
@@ -131,8 +133,11 @@ func sampleSQL(o *table.Outbox, countDead bool) string {
 		SELECT (SELECT count(*) FROM pending),
 			(SELECT coalesce(greatest(extract(epoch FROM now() - min(at) FILTER (WHERE isfinite(at))), 0), 0)::float8 FROM pending),
 			(SELECT coalesce(greatest(extract(epoch FROM now() - min(at) FILTER (WHERE due AND isfinite(at))), 0), 0)::float8 FROM pending),
-			(%[7]s)`,
-		at, o.Ident(), o.Col(table.Status), o.StatusLiteral(table.Pending), by, capped, dead, due)
+			(%[7]s),
+			greatest(0, (SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint FROM pg_class AS c
+				WHERE c.oid = %[9]d OR c.oid IN (SELECT relid FROM pg_partition_tree(%[9]d) WHERE isleaf))
+				- (SELECT count(*) FROM pending) - (%[7]s))`,
+		at, o.Ident(), o.Col(table.Status), o.StatusLiteral(table.Pending), by, capped, dead, due, o.OID)
 }
 
 // serverSQL tells the dead tuples of the tables $1 (and their partitions), and the age in seconds of the oldest
