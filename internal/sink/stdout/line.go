@@ -15,14 +15,14 @@ import (
 func appendLine(dst []byte, e *event.Event) []byte {
 	dst = append(dst, `{"id":`...)
 	if e.ID.UUID {
-		dst = appendString(dst, e.ID.String())
+		dst = sink.AppendJSONString(dst, e.ID.String())
 	} else {
 		dst = strconv.AppendInt(dst, e.ID.Int(), 10)
 	}
 	dst = append(dst, `,"message_id":"`...)
 	dst = append(dst, event.FormatUUID(e.MessageID)...)
 	dst = append(dst, `","topic":`...)
-	dst = appendString(dst, e.Topic)
+	dst = sink.AppendJSONString(dst, e.Topic)
 	dst = append(dst, `,"key":`...)
 	dst = appendStringOrNull(dst, e.Key, e.HasKey)
 	dst = append(dst, `,"event_type":`...)
@@ -34,9 +34,9 @@ func appendLine(dst []byte, e *event.Event) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendString(dst, h.Name)
+		dst = sink.AppendJSONString(dst, h.Name)
 		dst = append(dst, ':')
-		dst = appendString(dst, h.Value)
+		dst = sink.AppendJSONString(dst, h.Value)
 	}
 	dst = append(dst, `},"created_at":`...)
 	if e.CreatedAt.IsZero() {
@@ -61,7 +61,7 @@ func appendPayload(dst, payload []byte) []byte {
 		dst = base64.StdEncoding.AppendEncode(dst, payload)
 		return append(dst, '"')
 	case !json.Valid(payload):
-		return appendString(dst, string(payload))
+		return sink.AppendJSONString(dst, string(payload))
 	case bytes.ContainsAny(payload, "\r\n"): // valid JSON has them only between tokens
 		compact := bytes.NewBuffer(dst)
 		_ = json.Compact(compact, payload) // fails for invalid JSON only
@@ -75,45 +75,5 @@ func appendStringOrNull(dst []byte, s string, set bool) []byte {
 	if !set {
 		return append(dst, "null"...)
 	}
-	return appendString(dst, s)
-}
-
-// appendString appends s as a JSON string. Bytes that are no UTF-8 become U+FFFD; Postgres has none in its texts.
-func appendString(dst []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	dst = append(dst, '"')
-	start := 0
-	for i := 0; i < len(s); {
-		if c := s[i]; c < utf8.RuneSelf {
-			if c >= ' ' && c != '"' && c != '\\' {
-				i++
-				continue
-			}
-			dst = append(dst, s[start:i]...)
-			switch c {
-			case '"', '\\':
-				dst = append(dst, '\\', c)
-			case '\n':
-				dst = append(dst, `\n`...)
-			case '\r':
-				dst = append(dst, `\r`...)
-			case '\t':
-				dst = append(dst, `\t`...)
-			default:
-				dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-			}
-			i++
-			start = i
-			continue
-		}
-		r, size := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && size == 1 {
-			dst = append(dst, s[start:i]...)
-			dst = append(dst, "\ufffd"...)
-			start = i + size
-		}
-		i += size
-	}
-	dst = append(dst, s[start:]...)
-	return append(dst, '"')
+	return sink.AppendJSONString(dst, s)
 }
