@@ -152,7 +152,7 @@ func TestCase21_BrokersThatStopAndDieUnderLoadReorderAndLoseNothing(t *testing.T
 	c.CreateTopic(t, topic, 6, map[string]string{"min.insync.replicas": "2"})
 	l := run(t, opened(t, c, kafka.Config{Timeout: 5 * time.Second}, kafka.Options{Inversions: noInversions(t)}), topic, 8, 50)
 	l.progress(t, 1000)
-	for node, end := range []func(int) error{c.Stop, c.Kill, c.Kill} {
+	for node, end := range []func(int) error{c.Stop, c.Kill} {
 		if err := end(node); err != nil {
 			t.Error(err)
 		}
@@ -166,6 +166,7 @@ func TestCase21_BrokersThatStopAndDieUnderLoadReorderAndLoseNothing(t *testing.T
 }
 
 func TestCase21_TheOnlyBrokerRestartsUnderLoadAndNothingIsReorderedOrLost(t *testing.T) {
+	t.Parallel()
 	c := kafkatest.NewCluster(t, kafkatest.Options{})
 	topic := kafkatest.TopicName(t)
 	c.CreateTopic(t, topic, 3, nil)

@@ -27,6 +27,7 @@ func TestG9_EveryMechanismLetsTheRightPasswordInAndNamesAWrongOne(t *testing.T) 
 	for _, l := range []kafkatest.Listener{kafkatest.SASL, kafkatest.SASLTLS} {
 		for _, mechanism := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
 			t.Run(string(l)+" "+mechanism, func(t *testing.T) {
+				t.Parallel()
 				config := kafka.Config{Brokers: c.BrokersOn(l), SASL: kafka.SASL{Mechanism: mechanism, Username: kafkatest.Alice, PasswordFile: file}}
 				if l == kafkatest.SASLTLS {
 					config.TLS = kafka.TLS{Enabled: true, CAFile: c.Certificates().CA}
@@ -89,6 +90,7 @@ func TestG9_TLSIsVerifiedAndWhatIsWrongIsSaid(t *testing.T) {
 		{"no tls on a listener that has it", kafkatest.TLS, kafka.TLS{}, "brokers_unreachable", []string{"sink.kafka.tls.enabled: true"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			s := opened(t, c, kafka.Config{Brokers: c.BrokersOn(test.listener), TLS: test.tls, Timeout: 5 * time.Second}, kafka.Options{})
 			if test.words == nil {
 				published(t, s, []*event.Event{sinktest.Event(topic, "k", test.name)})
