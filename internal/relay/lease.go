@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cdc-relay/cdc-relay/internal/table"
 )
@@ -29,6 +30,9 @@ const lockClass = 0x63646372
 
 // errTaken is the reason to stand by.
 var errTaken = errors.New("another instance is active")
+
+// errReadOnly is the reason to stand by, and not to be ready, where no host of the DSN takes writes.
+var errReadOnly = errors.New("no host of the DSN is a primary that accepts writes: let postgres.dsn name the primary, or all hosts of the cluster")
 
 // errLeaseOver ends a term.
 var errLeaseOver = errors.New("the lock is lost")
@@ -62,10 +66,16 @@ func acquire(ctx context.Context, dsn string, outboxes []*table.Outbox) (*lease,
 	cfg.RuntimeParams["tcp_keepalives_idle"] = "5"
 	cfg.RuntimeParams["tcp_keepalives_interval"] = "2"
 	cfg.RuntimeParams["tcp_keepalives_count"] = "3"
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
+	if cfg.ConnectTimeout == 0 {
+		cfg.ConnectTimeout = answerWithin // for each host: one that is silent must not use up the time of the next
+	}
 	l := &lease{began: time.Now()}
-	if l.conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
+	if cfg.ValidateConnect == nil {
+		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite // a standby is of no use: the next host is tried
+	}
+	if l.conn, err = pgx.ConnectConfig(ctx, cfg); errors.Is(err, pgconn.ErrReadOnlyConnection) {
+		return nil, errReadOnly
+	} else if err != nil {
 		return nil, fmt.Errorf("connect for the lock: %w", err)
 	}
 	if err := l.lock(ctx, outboxes); err != nil {
@@ -76,15 +86,15 @@ func acquire(ctx context.Context, dsn string, outboxes []*table.Outbox) (*lease,
 }
 
 func (l *lease) lock(ctx context.Context, outboxes []*table.Outbox) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
 	asked := time.Now()
 	for _, o := range outboxes {
-		var got, standby bool
-		err := l.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, $2), pg_is_in_recovery()", int32(lockClass), int32(o.OID)).Scan(&got, &standby)
+		var got bool
+		err := l.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, $2)", int32(lockClass), int32(o.OID)).Scan(&got)
 		switch {
 		case err != nil:
 			return fmt.Errorf("lock table %s: %w", o, err)
-		case standby:
-			return fmt.Errorf("lock table %s: the server is a standby; name the primary in postgres.dsn, or several hosts with target_session_attrs=read-write", o)
 		case !got:
 			return fmt.Errorf("table %s: %w", o, errTaken)
 		}
@@ -93,7 +103,8 @@ func (l *lease) lock(ctx context.Context, outboxes []*table.Outbox) error {
 	return nil
 }
 
-// keep renews the lease until ctx ends (nil) or it is lost.
+// keep renews the lease until ctx ends (nil) or it is lost: the session does not answer, or the server takes no writes any
+// more (it was demoted while the session stayed).
 func (l *lease) keep(ctx context.Context, log *slog.Logger) error {
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
@@ -105,13 +116,18 @@ func (l *lease) keep(ctx context.Context, log *slog.Logger) error {
 		}
 		asked := time.Now()
 		actx, cancel := context.WithTimeout(ctx, answerWithin)
-		_, err := l.conn.Exec(actx, "SELECT")
+		var readOnly bool
+		err := l.conn.QueryRow(actx, "SELECT current_setting('transaction_read_only')::boolean").Scan(&readOnly)
 		cancel()
 		if ctx.Err() != nil {
 			return nil
 		}
+		if err == nil && readOnly {
+			err = errReadOnly
+		}
 		if err != nil {
-			log.Warn("lock session does not answer", "error", err)
+			l.until.Store(0)
+			log.Warn("the lock is lost", "error", err)
 			return fmt.Errorf("%w: %w", errLeaseOver, err)
 		}
 		l.renew(asked)

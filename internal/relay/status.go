@@ -52,6 +52,9 @@ func (r *Relay) Status() Status {
 		Published: r.metrics.Dispatch.Published(),
 	}
 	t := r.active.Load()
+	if t != nil && t.lease.valid() != nil {
+		t, s.Reason = nil, errLeaseOver.Error() // it is being wound up
+	}
 	if t != nil {
 		s.Leader, s.LeaderSince, s.Reason = true, t.began, ""
 		s.Dispatch = t.dispatch.Status()

@@ -65,6 +65,7 @@ func (t *term) run(ctx context.Context) error {
 	keeper := part(func(ctx context.Context) error {
 		err := t.lease.keep(ctx, t.log)
 		if err != nil {
+			t.metrics.leader.Set(0) // what is left to do is to write outcomes down
 			lose(err)
 		}
 		return err

@@ -89,7 +89,7 @@ func (s *Stream) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause.NextBackOff()):
+		case <-time.After(s.takeover.within(pause.NextBackOff())):
 		}
 	}
 	s.down("the stream was stopped", "")

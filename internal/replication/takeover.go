@@ -23,6 +23,14 @@ type takeover struct {
 	since time.Time
 }
 
+// within is the pause before the next attempt, which comes no later than the time when the walsender may be ended.
+func (t *takeover) within(pause time.Duration) time.Duration {
+	if left := time.Until(t.since.Add(takeoverAfter)); left > 0 {
+		return min(pause, left)
+	}
+	return pause
+}
+
 // claim returns nil when the slot is free: the walsender was stale and has been terminated.
 func (t *takeover) claim(ctx context.Context, conn *pgx.Conn, cfg Config, own string, s slot) error {
 	if t.pid != s.activePID {
