@@ -32,6 +32,7 @@ type Options struct {
 	Settings map[string]string // of postgresql.conf, over the defaults below
 	Durable  bool              // fsync and full_page_writes on, as in production; false: off, which survives every death of the server but not of the machine
 	BinDir   string            // of initdb and postgres; default: CDC_RELAY_PG_BIN, PATH, the usual places
+	Version  string            // a major version ("17") that is fetched; default: what is found
 	Install  bool              // as root, install Debian's package when there is no Postgres
 	Out      io.Writer         // gets a line about what takes long; nil: nobody
 }
@@ -93,6 +94,12 @@ func StartCluster(ctx context.Context, o Options) (*Cluster, error) {
 func newCluster(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Out == nil {
 		o.Out = io.Discard
+	}
+	var err error
+	if o.Version != "" && o.BinDir == "" {
+		if o.BinDir, err = Fetch(ctx, o.Version, o.Out); err != nil {
+			return nil, err
+		}
 	}
 	bin, err := binDir(o.BinDir)
 	if o.Install && errors.Is(err, errNoPostgres) {

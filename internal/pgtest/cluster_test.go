@@ -3,6 +3,7 @@ package pgtest_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -151,8 +152,18 @@ func TestCloseEndsAServerThatIsStopped(t *testing.T) {
 
 func TestAStandbyFollowsAndIsPromoted(t *testing.T) {
 	t.Parallel()
-	primary := pgtest.NewCluster(t, pgtest.Options{})
+	for _, version := range []string{"", "14", "18"} { // those that are fetched have no pg_basebackup
+		t.Run("version "+version, func(t *testing.T) {
+			t.Parallel()
+			followAndPromote(t, pgtest.NewCluster(t, pgtest.Options{Version: version}))
+		})
+	}
+}
+
+func followAndPromote(t *testing.T, primary *pgtest.Cluster) {
+	t.Helper()
 	db := primary.Database(t)
+	db.Exec(t, "SELECT pg_create_physical_replication_slot('not_the_standbys', true)")
 	standby := pgtest.NewStandby(t, primary, "standby_a")
 	pgtest.Eventually(t, 20*time.Second, "a standby that streams", func() bool {
 		return pgtest.One[int](t, db, "SELECT count(*) FROM pg_stat_replication WHERE application_name = 'standby_a' AND state = 'streaming'") == 1
@@ -182,6 +193,16 @@ func TestAStandbyFollowsAndIsPromoted(t *testing.T) {
 	}
 	if _, err := there.Exec(t.Context(), "INSERT INTO n VALUES (2)"); err != nil {
 		t.Error(err)
+	}
+	if n := pgtest.One[int](t, db.On(t, standby), "SELECT count(*) FROM pg_replication_slots"); n != 0 {
+		t.Errorf("%d slots have come along", n)
+	}
+}
+
+func TestAVersionThatCannotBeFetchedIsNamed(t *testing.T) {
+	t.Parallel()
+	if _, err := pgtest.Fetch(t.Context(), "9", io.Discard); err == nil || !strings.Contains(err.Error(), "14 15 16 17 18") {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -60,6 +60,18 @@ func (c *Cluster) Database(t TB) *DB {
 	return d
 }
 
+// On is the same database on another server of the cluster, such as a promoted standby. Nothing is dropped for it: that server ends with the test.
+func (d *DB) On(t TB, c *Cluster) *DB {
+	other := &DB{Name: d.Name, DSN: c.DSN(d.Name), Slot: d.Slot, Publication: d.Publication, Cluster: c}
+	other.pool = sync.OnceValues(other.open)
+	t.Cleanup(func() {
+		if pool, err := other.pool(); err == nil {
+			closePool(t, pool)
+		}
+	})
+	return other
+}
+
 // open opens the helpers' pool, which looks at every connection before it is used: tests restart servers and terminate
 // sessions.
 func (d *DB) open() (*pgxpool.Pool, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/internal/testbed"
 )
 
-// Standby makes a streaming standby of the running server (pg_basebackup -R) and starts it, with the same settings. name
+// Standby makes a streaming standby of the running server (as pg_basebackup -R) and starts it, with the same settings. name
 // is its application_name: what synchronous_standby_names of the primary means. It is the caller's to Close.
 func (c *Cluster) Standby(ctx context.Context, name string) (*Cluster, error) {
 	o := c.options
@@ -35,14 +35,11 @@ func (c *Cluster) Standby(ctx context.Context, name string) (*Cluster, error) {
 }
 
 func (c *Cluster) copyFrom(ctx context.Context, primary *Cluster, name string) error {
+	from := fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=%s", primary.Port(), name)
 	program := filepath.Join(c.bin, "pg_basebackup")
 	if _, err := exec.LookPath(program); err != nil {
-		// Some distributions of the server leave the client programs out; one of the same version may be in PATH.
-		if program, err = exec.LookPath("pg_basebackup"); err != nil {
-			return fmt.Errorf("pg_basebackup is neither in %s nor in PATH: install the package postgresql-client", c.bin)
-		}
+		return c.copyOnline(ctx, primary, from)
 	}
-	from := fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=%s", primary.Port(), name)
 	_, err := testbed.Output(ctx, c.user, nil, program, "-d", from, "-D", c.DataDir(), "-R", "-X", "stream", "-c", "fast", "--no-sync")
 	return err
 }
