@@ -1,10 +1,13 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -25,8 +28,11 @@ const (
 	standbyPause   = time.Second
 )
 
-// lockClass is the first key of the advisory locks ("cdcr" in ASCII); the second is the table's OID.
-const lockClass = 0x63646372
+// The first keys of the advisory locks: "cdcr" in ASCII, with a table's OID, and "cdcs", with the hash of the slot's name.
+const (
+	lockClass = 0x63646372
+	slotClass = 0x63646373
+)
 
 // errTaken is the reason to stand by.
 var errTaken = errors.New("another instance is active")
@@ -54,11 +60,12 @@ func (l *lease) valid() error {
 
 func (l *lease) renew(asked time.Time) { l.until.Store(int64(asked.Sub(l.began) + leaseFor)) }
 
-// acquire tries once to lock every table, in a session of its own. It returns errTaken when another session has one.
-func acquire(ctx context.Context, dsn string, outboxes []*table.Outbox) (*lease, error) {
+// acquire tries once to lock every table and the slot ("": there is none), in a session of its own. It returns errTaken
+// when another session has a table.
+func acquire(ctx context.Context, dsn, slot string, outboxes []*table.Outbox) (*lease, error) {
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		return nil, fmt.Errorf("parse the DSN for the lock: %w", err)
+		return nil, errors.New("the DSN for the lock can't be read: see postgres.dsn and postgres.direct_dsn") // the cause may quote the password
 	}
 	cfg.RuntimeParams["application_name"] = "cdc-relay lock"
 	// A dead client is noticed by the server: by silence (a stopped process keeps its connection alive), and by TCP.
@@ -69,26 +76,41 @@ func acquire(ctx context.Context, dsn string, outboxes []*table.Outbox) (*lease,
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = answerWithin // for each host: one that is silent must not use up the time of the next
 	}
-	l := &lease{began: time.Now()}
 	if cfg.ValidateConnect == nil {
 		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite // a standby is of no use: the next host is tried
 	}
-	if l.conn, err = pgx.ConnectConfig(ctx, cfg); errors.Is(err, pgconn.ErrReadOnlyConnection) {
-		return nil, errReadOnly
-	} else if err != nil {
-		return nil, fmt.Errorf("connect for the lock: %w", err)
+	l := &lease{began: time.Now()}
+	if l.conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
+		return nil, unreachable(err)
 	}
-	if err := l.lock(ctx, outboxes); err != nil {
+	if err := l.lock(ctx, slot, outboxes); err != nil {
 		l.release()
 		return nil, err
 	}
 	return l, nil
 }
 
-func (l *lease) lock(ctx context.Context, outboxes []*table.Outbox) error {
+// unreachable says in one line why there is no session for the lock, and what to look at.
+func unreachable(err error) error {
+	var pg *pgconn.PgError
+	remedy := "see postgres.dsn, or postgres.direct_dsn if it is set"
+	switch {
+	case errors.Is(err, pgconn.ErrReadOnlyConnection):
+		return errReadOnly
+	case errors.As(err, &pg) && pg.Code == codeProtocolViolation: // pgbouncer: "unsupported startup parameter"
+		remedy = "the lock needs a session of its own: let postgres.direct_dsn lead to Postgres itself, not to a pooler"
+	}
+	return fmt.Errorf("connect for the lock: %s (%s)", strings.Join(strings.Fields(err.Error()), " "), remedy)
+}
+
+const codeProtocolViolation = "08P01"
+
+// lock takes the tables in one order, so that of two relays that list them differently one gets all of them.
+func (l *lease) lock(ctx context.Context, slot string, outboxes []*table.Outbox) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	asked := time.Now()
+	outboxes = slices.SortedFunc(slices.Values(outboxes), func(a, b *table.Outbox) int { return cmp.Compare(a.OID, b.OID) })
 	for _, o := range outboxes {
 		var got bool
 		err := l.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, $2)", int32(lockClass), int32(o.OID)).Scan(&got)
@@ -99,7 +121,25 @@ func (l *lease) lock(ctx context.Context, outboxes []*table.Outbox) error {
 			return fmt.Errorf("table %s: %w", o, errTaken)
 		}
 	}
+	if slot != "" {
+		if err := l.lockSlot(ctx, slot); err != nil {
+			return err
+		}
+	}
 	l.renew(asked)
+	return nil
+}
+
+// lockSlot keeps relays for different tables from taking one slot away from each other for ever.
+func (l *lease) lockSlot(ctx context.Context, slot string) error {
+	var got bool
+	err := l.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, hashtext($2))", int32(slotClass), slot).Scan(&got)
+	switch {
+	case err != nil:
+		return fmt.Errorf("lock slot %s: %w", slot, err)
+	case !got:
+		return fmt.Errorf("slot %s serves another relay, for other tables: give this one a slot of its own (replication.slot)", slot)
+	}
 	return nil
 }
 

@@ -35,6 +35,14 @@ type Config struct {
 	SampleEvery time.Duration
 }
 
+// slot is the name of the slot in use; empty: replication is switched off.
+func (c Config) slot() string {
+	if !c.Stream {
+		return ""
+	}
+	return c.Replication.Slot
+}
+
 // Metrics are the metrics of all parts.
 type Metrics struct {
 	Replication *replication.Metrics
@@ -98,7 +106,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	wg.Go(func() { r.sampler.run(sctx) })
 
 	for said := ""; ctx.Err() == nil; {
-		l, err := acquire(ctx, r.cfg.DirectDSN, r.outboxes)
+		l, err := acquire(ctx, r.cfg.DirectDSN, r.cfg.slot(), r.outboxes)
 		if err == nil {
 			said = ""
 			if err = r.lead(ctx, l); errors.Is(err, dispatch.ErrUnsettled) && ctx.Err() != nil {

@@ -36,11 +36,9 @@ type sampler struct {
 }
 
 func newSampler(cfg Config, pool *pgxpool.Pool, outboxes []*table.Outbox, m *Metrics, log *slog.Logger) *sampler {
-	s := &sampler{every: cfg.SampleEvery, pool: pool, tables: lifecycle.NewSampler(pool, outboxes, m.Lifecycle), slots: m.Replication, log: log}
-	if cfg.Stream {
-		s.slot = cfg.Replication.Slot
+	return &sampler{
+		every: cfg.SampleEvery, slot: cfg.slot(), pool: pool, tables: lifecycle.NewSampler(pool, outboxes, m.Lifecycle), slots: m.Replication, log: log,
 	}
-	return s
 }
 
 // attend names the stream that is looked after; nil: none.
