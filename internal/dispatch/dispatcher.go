@@ -79,6 +79,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// beatEvery is the longest time that the owner sleeps. There may be nothing to do for long (an outage without a stream, a
+// long interval), and Beat must tell that from a standstill.
+const beatEvery = 10 * time.Second
+
 // maxParked bounds the keys that are remembered as waiting, about 100 bytes each.
 const maxParked = 100_000
 
@@ -130,12 +134,17 @@ type Dispatcher struct {
 
 	// Owned by the goroutine of Run.
 	lanes       []chan []item
-	changes     []Change // the last ones
+	changes     []Change      // the last ones
+	back        time.Time     // when the sink came back last
+	acked       bool          // it has taken something since it was last lost
+	pause       time.Duration // before the first probe of the last outage
+	stale       time.Time     // when the next snapshot is due; zero: the last one shows everything
 	tableErrors *quiet
 	sinkErrors  *quiet // also used by the probe
 
 	status atomic.Pointer[Status]
-	beat   atomic.Int64 // Unix nanoseconds
+	born   time.Time
+	beat   atomic.Int64 // nanoseconds since born, so that no step of the wall clock shows
 }
 
 // New makes a Dispatcher for one term of leadership. Run may be called once.
@@ -152,7 +161,7 @@ func New(cfg Config, s sink.Sink, t Table, settler Settler, metrics *Metrics, lo
 	}
 	now := time.Now()
 	d.status.Store(&Status{Mode: CatchUp, Reason: "start", SinkUp: true, Since: now, Progress: now})
-	d.beat.Store(now.UnixNano())
+	d.born = now
 	return d
 }
 
@@ -161,7 +170,7 @@ func New(cfg Config, s sink.Sink, t Table, settler Settler, metrics *Metrics, lo
 var ErrUnsettled = errors.New("stopped before everything in flight was settled; it will be delivered again after the start")
 
 // Run owns the machine until ctx ends; then it takes no new work, waits for what is in flight and returns. When hard ends
-// as well it returns at once.
+// as well it returns at once: nil if nothing was in flight.
 func (d *Dispatcher) Run(ctx, hard context.Context) error {
 	work, cancel := context.WithCancel(hard)
 	var wg sync.WaitGroup
@@ -175,6 +184,8 @@ func (d *Dispatcher) Run(ctx, hard context.Context) error {
 		wg.Go(func() { d.sendLane(work, n, d.lanes[n]) })
 	}
 	wg.Go(func() { d.readTable(work) })
+	absent := make(chan error, 1)
+	wg.Go(func() { absent <- d.contact(work) })
 
 	m := newMachine(d.cfg.limits(), time.Now())
 	d.log.Info("dispatch has started", "mode", m.mode)
@@ -198,10 +209,17 @@ func (d *Dispatcher) Run(ctx, hard context.Context) error {
 		case a := <-d.answers:
 			m.now = time.Now()
 			d.takeAnswer(m, a)
+		case err := <-absent:
+			m.now = time.Now()
+			if err != nil {
+				d.sinkErrors.warn("sink is not available", err)
+				m.sinkLost()
+			}
 		case <-d.probed:
 			m.now = time.Now()
 			d.sinkErrors.over()
 			d.log.Info("sink is available again")
+			d.back = m.now
 			m.sinkBack()
 		case <-d.woken.signal:
 			m.now = time.Now()
@@ -217,27 +235,49 @@ func (d *Dispatcher) Run(ctx, hard context.Context) error {
 			d.log.Warn("stop timeout is over", "unsettled_events", m.rows)
 			return ErrUnsettled
 		case <-hard.Done():
+			if m.rows == 0 {
+				return nil
+			}
 			return ErrUnsettled
 		}
 		d.carryOut(work, &wg, m, m.step())
 		if m.stopping && m.idle() {
 			return nil
 		}
-		if at := m.wakeAt(); at.IsZero() {
-			timer.Stop()
-		} else {
-			timer.Reset(time.Until(at))
+		next := m.now.Add(beatEvery)
+		if at := m.wakeAt(); !at.IsZero() && at.Before(next) {
+			next = at
 		}
+		if !d.stale.IsZero() && d.stale.Before(next) {
+			next = d.stale
+		}
+		timer.Reset(time.Until(next))
 	}
 }
 
 // takeResult hands the machine the outcome of a lane.
 func (d *Dispatcher) takeResult(m *machine, r laneResult) {
 	wasUp := m.sinkUp
+	d.acked = d.acked || r.acked
 	m.laneDone(r.lane, r.errs)
 	if wasUp && !m.sinkUp {
-		d.sinkErrors.warn("sink is not available", r.bad)
+		d.sinkErrors.warn("sink is not available", r.away)
 	}
+}
+
+// probePause is how long to wait before the first probe. A sink that goes away again soon after its probe succeeded is
+// not asked as fast as it answers, and at a growing pause while it takes nothing.
+func (d *Dispatcher) probePause(now time.Time) time.Duration {
+	switch {
+	case now.Sub(d.back) > d.cfg.ProbeMax:
+		d.pause = 0
+	case d.acked:
+		d.pause = d.cfg.ProbeInitial
+	default:
+		d.pause = min(max(2*d.pause, d.cfg.ProbeInitial), d.cfg.ProbeMax)
+	}
+	d.acked = false
+	return d.pause
 }
 
 // carryOut does what the machine wants done; nothing here blocks.
@@ -255,7 +295,8 @@ func (d *Dispatcher) carryOut(ctx context.Context, wg *sync.WaitGroup, m *machin
 		d.reads <- *fx.read // has room: one read at a time
 	}
 	if fx.probe {
-		wg.Go(func() { d.probe(ctx) })
+		pause := d.probePause(m.now)
+		wg.Go(func() { d.probe(ctx, pause) })
 	}
 	if fx.askPosition {
 		d.cfg.AskPosition()

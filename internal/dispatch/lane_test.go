@@ -93,6 +93,20 @@ func TestLaneAnEventAcknowledgedAfterAFailedOneOfItsKeyIsAnInversionAndCounted(t
 	}
 }
 
+func TestLaneAnEventThatWasNotAttemptedHasNotFailed(t *testing.T) {
+	r := newPollingRig(t)
+	r.after(rigInterval)
+	r.begin()
+	r.page(100, true, row(1, "a"))
+	r.failing(event.ErrNotAttempted, 1)
+	if len(r.failed) != 0 || r.sinkUp {
+		t.Errorf("failed %v, sink up %v; want the event held until a probe succeeds", r.failed, r.sinkUp)
+	}
+	r.sinkBack()
+	r.do()
+	r.expectSent(1, 1)
+}
+
 func TestLaneHoldsItsBatchInOrderWhileTheSinkIsAway(t *testing.T) {
 	r := newPollingRig(t)
 	r.after(rigInterval)

@@ -67,6 +67,7 @@ type machine struct {
 	readSeq   uint64 // counts reads of the table
 	reading   reading
 	lastBegan time.Time // of the last pass
+	lastEnded time.Time // of the last pass that came to its end
 	wantPass  time.Time // a pass is wanted then, before the interval is over; zero: none
 	readPause time.Duration
 

@@ -75,6 +75,16 @@ func TestParkingARowThatAsksForALaterTimeIsFedWhenItIsDue(t *testing.T) {
 		r.stream(row(4, "a"))
 		r.expectSent(3, 1, 2, 4)
 	})
+	t.Run("by the stream, soon", func(t *testing.T) {
+		r := newLiveRig(t)
+		r.stream(rowDueIn(1, "a", 200*time.Millisecond))
+		if r.wakes() != 200*time.Millisecond {
+			t.Errorf("the next pass is in %v, want it when the row is due", r.wakes())
+		}
+		r.after(r.wakes())
+		r.answerPass(row(1, "a"))
+		r.expectSent(1)
+	})
 	t.Run("by the poll", func(t *testing.T) {
 		r := newPollingRig(t)
 		r.after(rigInterval)
@@ -218,8 +228,8 @@ func TestCrowdG1MoreParkedKeysThanMayBeRememberedKeepCatchUpAndLoseNothing(t *te
 			t.Fatalf("%d sent, %d keys parked, mode %v", len(r.sent)-sent, len(r.parked), r.mode)
 		}
 	}
-	if passes > 10 {
-		t.Errorf("%d passes in 5 s, though nothing changed", passes)
+	if passes > 10 || !r.now.Equal(due) {
+		t.Errorf("%d passes in 5 s, and one %v after the rows were due", passes, r.now.Sub(due))
 	}
 	r.answerPass(page()...)
 	r.finish()

@@ -247,7 +247,7 @@ func (m *machine) statesRead(pending, settled []event.RowID) {
 
 // handOver makes keys stream-fed again, if the pass began late enough, and feeds what the buffer has of them behind it.
 func (m *machine) handOver(p *pass, done map[event.RowID]bool) {
-	m.pass = nil
+	m.pass, m.lastEnded = nil, m.now
 	settle := m.limits.settle
 	if m.mode != Live {
 		complete := !p.crowded && p.fresh < m.limits.page

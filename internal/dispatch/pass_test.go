@@ -80,6 +80,21 @@ func TestSuspectsG1ARowThatTheStreamMissedIsRescuedOnceTheStreamHasPassedIt(t *t
 	r.expectMode(Live)
 }
 
+func TestSuspectsThatTheStreamBringsToAParkedKeyAreNotMissed(t *testing.T) {
+	r := newLiveRig(t)
+	r.stream(row(1, "a"))
+	r.after(rigInterval)
+	r.begin()
+	r.page(500, true, row(1, "a"), row(2, "a"))
+	r.failing(errOnce, 1)
+	r.stream(row(2, "a"))
+	r.streamPassed(500)
+	r.do()
+	if r.asking != nil || r.rescued != 0 {
+		t.Errorf("asks for %+v, %d rescued", r.asking, r.rescued)
+	}
+}
+
 func TestSuspectsWaitForTheStreamAndThenTheServerIsMadeToFlush(t *testing.T) {
 	r := newLiveRig(t)
 	r.after(rigInterval)

@@ -20,7 +20,9 @@ type Status struct {
 	Changes    []Change  `json:"changes"` // the last ones, oldest first
 	// Progress is when the outcome of an event was last committed, or, when none was in flight, taken.
 	Progress time.Time `json:"progress"`
-	// Beat is when the owner of dispatch last did anything; it does each time a poll is due.
+	// LastPass is when a pass last came to its end; zero: none has.
+	LastPass time.Time `json:"-"`
+	// Beat is when the owner of dispatch last did anything; it does every 10 s at the latest.
 	Beat       time.Time `json:"-"`
 	ObservedAt time.Time `json:"-"`
 }
@@ -28,7 +30,7 @@ type Status struct {
 // Status is a recent snapshot; it may be called from any goroutine.
 func (d *Dispatcher) Status() Status {
 	s := *d.status.Load()
-	s.Beat = time.Unix(0, d.beat.Load())
+	s.Beat = d.born.Add(time.Duration(d.beat.Load()))
 	return s
 }
 
@@ -42,18 +44,20 @@ func (d *Dispatcher) observe(m *machine, fx effects) {
 	d.metrics.refused.Add(float64(fx.refused))
 	d.metrics.rescued.Add(float64(fx.rescued))
 	d.metrics.inversions.Add(float64(fx.inversions))
-	d.beat.Store(m.now.UnixNano())
+	d.beat.Store(int64(m.now.Sub(d.born)))
 	last := d.status.Load()
 	if len(fx.changes) == 0 && last.SinkUp == m.sinkUp && (m.rows == 0) == (last.InFlight == 0) && m.now.Sub(last.ObservedAt) < statusPause {
+		d.stale = last.ObservedAt.Add(statusPause)
 		return
 	}
+	d.stale = time.Time{}
 	d.changes = append(d.changes, fx.changes...)
 	if n := len(d.changes) - keptChanges; n > 0 {
 		d.changes = append([]Change(nil), d.changes[n:]...)
 	}
 	s := &Status{
 		Mode: m.mode, Reason: m.reason, Since: last.Since, SinkUp: m.sinkUp, InFlight: m.rows, Bytes: m.bytes, Blocked: len(m.parked),
-		Buffered: m.buffer.len(), Changes: append([]Change(nil), d.changes...), ObservedAt: m.now, Progress: m.progress,
+		Buffered: m.buffer.len(), Changes: append([]Change(nil), d.changes...), ObservedAt: m.now, Progress: m.progress, LastPass: m.lastEnded,
 	}
 	if !m.sinkUp {
 		s.SinkReason = d.sinkErrors.text()
