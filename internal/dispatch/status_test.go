@@ -96,11 +96,17 @@ func TestStatusAtRestBeatsAndShowsTheLastPass(t *testing.T) {
 		if passed.IsZero() {
 			t.Fatal("no pass has ended")
 		}
+		beats := map[time.Time]bool{}
 		for range 100 {
 			f.after(time.Second)
-			if d := time.Since(f.Status().Beat); d > beatEvery {
+			beat := f.Status().Beat
+			if d := time.Since(beat); d > beatEvery {
 				t.Fatalf("no beat for %v", d)
 			}
+			beats[beat] = true
+		}
+		if len(beats) > 12 {
+			t.Errorf("the owner was awake in %d of 100 s, though nothing happened", len(beats))
 		}
 		f.after(5 * time.Minute)
 		if p := f.Status().LastPass; !p.After(passed) {
