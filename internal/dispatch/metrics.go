@@ -117,7 +117,7 @@ func (m *Metrics) topic(name string) *topicCounters {
 func (m *Metrics) Published() int64 { return m.acked.Load() }
 
 // Standby shows that this instance is not active.
-func (m *Metrics) Standby() { m.showMode(Standby) }
+func (m *Metrics) Standby() { m.show(&Status{Mode: Standby, SinkUp: true}) }
 
 func (m *Metrics) showMode(mode Mode) {
 	for _, other := range Modes {

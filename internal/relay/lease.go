@@ -143,35 +143,52 @@ func (l *lease) lockSlot(ctx context.Context, slot string) error {
 	return nil
 }
 
-// keep renews the lease until ctx ends (nil) or it is lost: the session does not answer, or the server takes no writes any
-// more (it was demoted while the session stayed).
+// keep renews the lease until ctx ends (nil) or it is lost: the session has ended or does not answer, or the server takes
+// no writes any more (it was demoted while the session stayed).
 func (l *lease) keep(ctx context.Context, log *slog.Logger) error {
-	tick := time.NewTicker(heartbeat)
-	defer tick.Stop()
 	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
+		err := l.listen(ctx)
+		if err == nil {
+			err = l.ask(ctx)
 		}
-		asked := time.Now()
-		actx, cancel := context.WithTimeout(ctx, answerWithin)
-		var readOnly bool
-		err := l.conn.QueryRow(actx, "SELECT current_setting('transaction_read_only')::boolean").Scan(&readOnly)
-		cancel()
 		if ctx.Err() != nil {
 			return nil
-		}
-		if err == nil && readOnly {
-			err = errReadOnly
 		}
 		if err != nil {
 			l.until.Store(0)
 			log.Warn("the lock is lost", "error", err)
 			return fmt.Errorf("%w: %w", errLeaseOver, err)
 		}
-		l.renew(asked)
 	}
+}
+
+// listen waits for the next heartbeat, and for the session's end: another instance can have the lock from then on, so that
+// there is no time to wait.
+func (l *lease) listen(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, heartbeat)
+	defer cancel()
+	for ctx.Err() == nil {
+		if _, err := l.conn.WaitForNotification(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask renews the lease if the server answers that it is still the primary.
+func (l *lease) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	asked := time.Now()
+	var readOnly bool
+	if err := l.conn.QueryRow(ctx, "SELECT current_setting('transaction_read_only')::boolean").Scan(&readOnly); err != nil {
+		return err
+	}
+	if readOnly {
+		return errReadOnly
+	}
+	l.renew(asked)
+	return nil
 }
 
 // release gives the locks back by ending the session.

@@ -83,9 +83,12 @@ func (f *fixture) count(status string) int {
 // awaitPublished waits until all rows, n of them, are PUBLISHED.
 func (f *fixture) awaitPublished(n int) {
 	f.t.Helper()
-	pgtest.Eventually(f.t, patience, fmt.Sprintf("%d PUBLISHED rows", n), func() (bool, error) {
+	pgtest.Eventually(f.t, patience, fmt.Sprintf("%d PUBLISHED rows", n), func() error {
 		pending, published := f.count(table.Pending), f.count(table.Published)
-		return pending == 0 && published == n, fmt.Errorf("%d are PUBLISHED, %d PENDING", published, pending)
+		if pending == 0 && published == n {
+			return nil
+		}
+		return fmt.Errorf("%d are PUBLISHED, %d PENDING", published, pending)
 	})
 }
 
@@ -183,9 +186,11 @@ func (i *instance) stop() error {
 func (i *instance) await(what string, cond func(Status) bool) Status {
 	i.t.Helper()
 	var s Status
-	pgtest.Eventually(i.t, patience, i.name+" to be "+what, func() (bool, error) {
-		s = i.Status()
-		return cond(s), fmt.Errorf("reason %q, health %+v, mode %s", s.Reason, s.Health, s.Dispatch.Mode)
+	pgtest.Eventually(i.t, patience, i.name+" to be "+what, func() error {
+		if s = i.Status(); cond(s) {
+			return nil
+		}
+		return fmt.Errorf("reason %q, health %+v, mode %s", s.Reason, s.Health, s.Dispatch.Mode)
 	})
 	return s
 }

@@ -29,7 +29,8 @@ type Config struct {
 	Poll        fallbackpoll.Config
 	Dispatch    dispatch.Config
 	Lifecycle   lifecycle.Config
-	// StopTimeout bounds the wait for what is in flight when Run is told to stop.
+	// StopTimeout bounds the wait for what is in flight when Run is told to stop; 30 s when 0. It takes the place of those
+	// of the parts.
 	StopTimeout time.Duration
 	// SampleEvery is the pause between two looks at the tables and the slot; 15 s when 0.
 	SampleEvery time.Duration
@@ -75,10 +76,14 @@ type Relay struct {
 	log      *slog.Logger
 	sampler  *sampler
 
-	active atomic.Pointer[term] // nil while standing by
-	reason atomic.Pointer[string]
-	// standingBy is set while another instance is active, which is in good order.
-	standingBy atomic.Bool
+	active  atomic.Pointer[term] // nil while standing by
+	standby atomic.Pointer[standby]
+}
+
+// standby is why this instance is not active.
+type standby struct {
+	reason  string
+	inOrder bool // another instance is active
 }
 
 // New makes a Relay. The caller owns pool, sink and alerter and closes them after Run.
@@ -86,15 +91,16 @@ func New(cfg Config, pool *pgxpool.Pool, outboxes []*table.Outbox, s sink.Sink, 
 	if cfg.SampleEvery == 0 {
 		cfg.SampleEvery = 15 * time.Second
 	}
+	if cfg.StopTimeout == 0 {
+		cfg.StopTimeout = 30 * time.Second
+	}
 	r := &Relay{
 		cfg: cfg, pool: pool, outboxes: outboxes, sink: s, alerter: alerter, metrics: metrics, log: log,
 		sampler: newSampler(cfg, pool, outboxes, metrics, log),
 	}
-	r.setReason("starting")
+	r.standby.Store(&standby{reason: "starting"})
 	return r
 }
-
-func (r *Relay) setReason(s string) { r.reason.Store(&s) }
 
 // Run stands by and is active in turn until ctx ends; then it waits for what is in flight, and returns nil, or
 // dispatch.ErrUnsettled when the stop timeout was not enough.
@@ -109,22 +115,22 @@ func (r *Relay) Run(ctx context.Context) error {
 		l, err := acquire(ctx, r.cfg.DirectDSN, r.cfg.slot(), r.outboxes)
 		if err == nil {
 			said = ""
-			if err = r.lead(ctx, l); errors.Is(err, dispatch.ErrUnsettled) && ctx.Err() != nil {
+			err = r.lead(ctx, l)
+		}
+		if ctx.Err() != nil {
+			if errors.Is(err, dispatch.ErrUnsettled) {
 				return err
 			}
+			break
 		}
-		if err == nil || ctx.Err() != nil {
-			continue
-		}
-		r.setReason(err.Error())
-		r.standingBy.Store(errors.Is(err, errTaken))
+		r.standBy(err)
 		if text := err.Error(); text != said {
 			said = text
+			level := slog.LevelWarn
 			if errors.Is(err, errTaken) {
-				r.log.Info("standing by", "reason", err)
-			} else {
-				r.log.Warn("standing by", "reason", err)
+				level = slog.LevelInfo
 			}
+			r.log.Log(ctx, level, "standing by", "reason", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -134,20 +140,30 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
+// standBy notes why this instance is not active; nil: it was told to stop.
+func (r *Relay) standBy(err error) {
+	s := &standby{reason: "stopped", inOrder: errors.Is(err, errTaken)}
+	if err != nil {
+		s.reason = err.Error()
+	}
+	r.standby.Store(s)
+}
+
 // lead runs one term and gives the lease back.
 func (r *Relay) lead(ctx context.Context, l *lease) error {
 	defer l.release()
 	t := r.newTerm(l)
+	r.standBy(errLeaseOver) // from when it is so
 	r.active.Store(t)
 	r.sampler.attend(t.stream)
 	r.metrics.leader.Set(1)
 	r.log.Info("this instance is active")
-	defer func() {
-		r.active.Store(nil)
-		r.sampler.attend(nil)
-		r.metrics.leader.Set(0)
-		r.metrics.Dispatch.Standby()
-		r.log.Info("this instance is no longer active")
-	}()
-	return t.run(ctx)
+	err := t.run(ctx)
+	r.standBy(err)
+	r.active.Store(nil)
+	r.sampler.attend(nil)
+	r.metrics.leader.Set(0)
+	r.metrics.Dispatch.Standby()
+	r.log.Info("this instance is no longer active")
+	return err
 }

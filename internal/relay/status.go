@@ -47,37 +47,36 @@ const (
 // Status may be called from any goroutine; it asks nobody.
 func (r *Relay) Status() Status {
 	sampled := r.sampler.snapshot()
+	by := r.standby.Load()
 	s := Status{
-		Reason: *r.reason.Load(), StreamWanted: r.cfg.Stream, Slot: sampled.slot, Tables: sampled.tables, SampledAt: sampled.at,
+		Reason: by.reason, StreamWanted: r.cfg.Stream, Slot: sampled.slot, Tables: sampled.tables, SampledAt: sampled.at,
 		Published: r.metrics.Dispatch.Published(),
 	}
 	t := r.active.Load()
-	if t != nil && t.lease.valid() != nil {
-		t, s.Reason = nil, errLeaseOver.Error() // it is being wound up
-	}
-	if t != nil {
+	if t != nil && t.lease.valid() == nil { // else it is being wound up
 		s.Leader, s.LeaderSince, s.Reason = true, t.began, ""
 		s.Dispatch = t.dispatch.Status()
 		if t.stream != nil {
 			s.Stream = t.stream.State()
 		}
 	}
-	s.Health = r.health(s, sampled)
+	s.Health = r.cfg.health(s, by.inOrder, sampled)
 	return s
 }
 
-func (r *Relay) health(s Status, sampled sample) (h Health) {
+// health judges. inOrder says that an instance which isn't active need not be.
+func (c Config) health(s Status, inOrder bool, sampled sample) (h Health) {
 	now := time.Now()
 	not := func(format string, args ...any) { h.Reasons = append(h.Reasons, fmt.Sprintf(format, args...)) }
 	slower := func(format string, args ...any) { h.Degraded = append(h.Degraded, fmt.Sprintf(format, args...)) }
 	switch {
 	case sampled.at.IsZero() && sampled.err == nil:
 		not("starting: the database wasn't asked yet")
-	case sampled.err != nil && now.Sub(sampled.at) > 2*r.cfg.SampleEvery:
+	case sampled.err != nil && now.Sub(sampled.at) > 2*c.SampleEvery:
 		not("the database does not answer: %v", sampled.err)
 	}
 	if !s.Leader {
-		if s.Reason != "" && !r.standingBy.Load() {
+		if !inOrder {
 			not("not active: %s", s.Reason)
 		}
 		return h
@@ -90,7 +89,7 @@ func (r *Relay) health(s Status, sampled sample) (h Health) {
 		not("%d events are in flight and nothing was settled for %s", d.InFlight, waits.Round(time.Second))
 	}
 	for _, t := range sampled.tables.Tables {
-		if age := t.OldestDue; d.SinkUp && d.InFlight == 0 && age > stall+r.cfg.Dispatch.Interval && now.Sub(d.Progress) > stall {
+		if age := t.OldestDue; d.SinkUp && d.InFlight == 0 && age > stall+c.Dispatch.Interval && now.Sub(d.Progress) > stall {
 			not("table %s has a row that has been due for %s and nothing is being delivered", t.Table, age.Round(time.Second))
 		}
 		if t.Dead > 0 {
@@ -98,7 +97,7 @@ func (r *Relay) health(s Status, sampled sample) (h Health) {
 		}
 	}
 	switch {
-	case !r.cfg.Stream:
+	case !c.Stream:
 		slower("replication.enabled is false: rows are delivered by polling")
 	case !s.Stream.Up:
 		slower("no replication stream, rows are delivered by polling: %s", s.Stream.Reason)

@@ -24,15 +24,23 @@ type term struct {
 	stream   *replication.Stream // nil when switched off
 }
 
+// maxWriting bounds the part of the stop timeout that is kept for writing outcomes down.
+const maxWriting = 3 * time.Second
+
 func (r *Relay) newTerm(l *lease) *term {
 	t := &term{Relay: r, lease: l, began: time.Now()}
-	t.life = lifecycle.New(r.cfg.Lifecycle, r.pool, r.outboxes, func(s []event.Settled) { t.dispatch.Settled(s) }, r.metrics.Lifecycle, r.log, r.alerter)
+	// Of the time for a stop the end is lifecycle's: dispatch has waited for it already, and when the lease was lost, what it
+	// can't write soon another instance will send again.
+	writing := min(r.cfg.StopTimeout/5, maxWriting)
+	life := r.cfg.Lifecycle
+	life.StopTimeout = writing
+	t.life = lifecycle.New(life, r.pool, r.outboxes, func(s []event.Settled) { t.dispatch.Settled(s) }, r.metrics.Lifecycle, r.log, r.alerter)
 	poll := r.cfg.Poll
 	poll.BlockOnDead, poll.DueIn = r.cfg.Dispatch.BlockOnDead, t.life.DueIn
 	poller := fallbackpoll.New(poll, r.pool, r.outboxes, r.metrics.Poll, r.log)
 	cfg := r.cfg.Dispatch
 	cfg.MayPublish = l.valid
-	cfg.StopTimeout = r.cfg.StopTimeout
+	cfg.StopTimeout = r.cfg.StopTimeout - writing
 	if r.cfg.Stream {
 		cfg.AskPosition = func() { t.stream.RequestPosition() }
 	}
@@ -80,6 +88,9 @@ func (t *term) run(ctx context.Context) error {
 	errDisp := disp.stop()     // what is in flight is sent and handed to lifecycle
 	errLife := life.stop()     // outcomes are written down
 	errKeep := keeper.stop()   // only now may another instance begin
+	if errKeep != nil && ctx.Err() == nil {
+		return errKeep // what the loss of the lease leaves unsettled is its consequence
+	}
 	return errors.Join(errKeep, errDisp, errStream, errLife)
 }
 
