@@ -87,7 +87,6 @@ func relayConfig(cfg *config.Config) relay.Config {
 			Lanes: cfg.Dispatch.Lanes, MaxInFlight: cfg.Dispatch.MaxInFlight, MaxInFlightBytes: int(cfg.Dispatch.MaxInFlightBytes),
 			PageRows: cfg.FallbackPoll.Batch, RampUp: cfg.Dispatch.RampUp, SettleDelay: cfg.Replication.SettleDelay,
 			Interval: cfg.FallbackPoll.Interval, Unordered: cfg.Ordering.Mode == "none", BlockOnDead: cfg.Ordering.OnDead == "block",
-			MaxTopics: cfg.Metrics.MaxTopics,
 		},
 		Lifecycle:   lifecycleConfig(cfg),
 		StopTimeout: cfg.ShutdownTimeout,

@@ -34,8 +34,6 @@ type Config struct {
 	Unordered bool
 	// BlockOnDead keeps a key waiting behind its DEAD event until someone decides.
 	BlockOnDead bool
-	// MaxTopics bounds the values of the topic label of metrics (100); the rest is "other".
-	MaxTopics int
 	// StopTimeout bounds the wait for what is in flight when Run is told to stop (30 s).
 	StopTimeout time.Duration
 	// ProbeInitial, ProbeMax and ProbeTimeout pace the probes of an absent sink (200 ms doubling to 10 s, 10 s each).
@@ -63,7 +61,6 @@ func (c Config) withDefaults() Config {
 	def(&c.BatchRows, 512)
 	def(&c.BatchBytes, 1<<20)
 	def(&c.PageRows, 1000)
-	def(&c.MaxTopics, 100)
 	dur(&c.SettleDelay, time.Second)
 	dur(&c.Interval, 10*time.Second)
 	dur(&c.StopTimeout, 30*time.Second)

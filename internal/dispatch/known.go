@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"time"
+
 	"github.com/jackc/pglogrepl"
 
 	"github.com/cdc-relay/cdc-relay/internal/event"
@@ -51,7 +53,13 @@ func (m *machine) forget() {
 		delete(m.known, r.id)
 		n++
 	}
-	if n > 0 {
-		m.settledRows = append(m.settledRows[:0], m.settledRows[n:]...)
+	m.settledRows = m.settledRows[n:]
+	// While a backlog drains, nothing that the stream brings says where it is; ask, or what is known grows with the backlog.
+	if len(m.settledRows) > m.limits.rows && m.stream.phase == streamUp && m.now.Sub(m.askedAt) >= askPause {
+		m.askedAt = m.now
+		m.fx.askPosition = true
 	}
 }
+
+// askPause is the least time between two questions for the stream's position while many settled rows wait for it.
+const askPause = 100 * time.Millisecond

@@ -50,6 +50,7 @@ type machine struct {
 
 	known       map[event.RowID]entry
 	settledRows []settledRow // a queue
+	askedAt     time.Time    // when the stream's position was last asked for, for the queue's sake
 	lanes       []lane
 	touched     []bool
 	ready       []int // lanes that may have something to send
