@@ -19,7 +19,8 @@ type broker struct {
 	away  bool     // nothing is taken
 	hold  chan struct{}
 	pause time.Duration
-	held  int // calls that wait for hold
+	held  int                  // calls that wait for hold
+	fail  func(id int64) error // asked for each event; nil: none fails
 }
 
 // set changes how the broker behaves.
@@ -85,7 +86,12 @@ func (c client) Publish(ctx context.Context, events []*event.Event) []error {
 		return errs
 	}
 	c.set(func(b *broker) {
-		for _, e := range events {
+		for i, e := range events {
+			if b.fail != nil {
+				if errs[i] = b.fail(e.ID.Int()); errs[i] != nil {
+					continue
+				}
+			}
 			b.ids = append(b.ids, e.ID.Int())
 		}
 	})

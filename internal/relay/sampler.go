@@ -67,8 +67,8 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-func (s *sampler) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, s.every)
+func (s *sampler) look(run context.Context) {
+	ctx, cancel := context.WithTimeout(run, s.every)
 	defer cancel()
 	s.mu.Lock()
 	stream, was := s.stream, s.last.err
@@ -83,7 +83,7 @@ func (s *sampler) look(ctx context.Context) {
 			next.slot, next.err = replication.SampleSlot(ctx, s.pool, s.slot, s.slots)
 		}
 	}
-	if next.err != nil && was == nil && ctx.Err() == nil {
+	if next.err != nil && was == nil && run.Err() == nil {
 		s.log.Warn("look at the tables and the slot failed", "error", next.err)
 	}
 	s.mu.Lock()

@@ -88,13 +88,20 @@ func (c Config) health(s Status, inOrder bool, sampled sample) (h Health) {
 	if waits := now.Sub(d.Progress); d.SinkUp && d.InFlight > 0 && waits > stall {
 		not("%d events are in flight and nothing was settled for %s", d.InFlight, waits.Round(time.Second))
 	}
+	// What waits behind a failed event of its key is due as well; that passes find nothing else to do is in order then.
+	late := stall + c.Dispatch.Interval
+	waiting := d.Blocked > 0 && now.Sub(d.LastPass) <= late
+	idle := d.SinkUp && d.InFlight == 0 && !waiting && now.Sub(d.Progress) > stall
 	for _, t := range sampled.tables.Tables {
-		if age := t.OldestDue; d.SinkUp && d.InFlight == 0 && age > stall+c.Dispatch.Interval && now.Sub(d.Progress) > stall {
-			not("table %s has a row that has been due for %s and nothing is being delivered", t.Table, age.Round(time.Second))
+		if idle && t.OldestDue > late {
+			not("table %s has a row that is due, %s old, and nothing is being delivered", t.Table, t.OldestDue.Round(time.Second))
 		}
 		if t.Dead > 0 {
 			slower("table %s has DEAD rows: see cdc-relay dead list", t.Table)
 		}
+	}
+	if d.Blocked > 0 {
+		slower("keys whose events wait for a retry, or for a decision about a DEAD row: %d", d.Blocked)
 	}
 	switch {
 	case !c.Stream:
