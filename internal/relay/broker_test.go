@@ -85,12 +85,17 @@ func (c client) Publish(ctx context.Context, events []*event.Event) []error {
 		}
 		return errs
 	}
+	failed := map[string]bool{} // keys
 	c.set(func(b *broker) {
 		for i, e := range events {
-			if b.fail != nil {
-				if errs[i] = b.fail(e.ID.Int()); errs[i] != nil {
-					continue
-				}
+			if failed[e.Key] {
+				errs[i] = event.ErrNotAttempted
+			} else if b.fail != nil {
+				errs[i] = b.fail(e.ID.Int())
+			}
+			if errs[i] != nil {
+				failed[e.Key] = true
+				continue
 			}
 			b.ids = append(b.ids, e.ID.Int())
 		}
