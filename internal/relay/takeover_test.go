@@ -205,3 +205,25 @@ func TestG1G6_PostgresRestartedUnderTheRelayLosesNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Another instance may begin soon after the lock is lost: a call of the sink that is under way is not waited for.
+func TestG6_WhenTheLockIsLostCallsOfTheSinkAreCancelled(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	a := f.start("a", setup{config: func(cfg *Config) { cfg.StopTimeout = time.Hour }})
+	a.awaitLive()
+	release := f.broker.holdCalls()
+	defer release()
+	f.insert(10)
+	pgtest.Eventually(t, patience, "a call of the sink", func() bool { return f.broker.heldCalls() > 0 })
+	since := a.Status().LeaderSince
+	if n := f.terminateLockSessions(); n != 1 {
+		t.Fatalf("%d sessions hold the lock", n)
+	}
+	a.await("active again", func(s Status) bool { return s.Leader && s.LeaderSince.After(since) })
+	release()
+	f.awaitPublished(10)
+	if _, again := f.broker.delivered(); again != 0 {
+		t.Errorf("%d rows were delivered again, though no call had succeeded", again)
+	}
+}
