@@ -125,7 +125,7 @@ func (f *fixture) start(name string, s setup) *instance {
 		Dispatch:    dispatch.Config{Lanes: 4, Interval: 300 * time.Millisecond, SettleDelay: 50 * time.Millisecond},
 		Lifecycle:   lifecycle.Config{Retention: time.Hour},
 		StopTimeout: 20 * time.Second,
-		SampleEvery: 200 * time.Millisecond,
+		SampleEvery: 500 * time.Millisecond,
 	}
 	if s.config != nil {
 		s.config(&cfg)

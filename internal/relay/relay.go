@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/internal/dispatch"
 	"github.com/cdc-relay/cdc-relay/internal/fallbackpoll"
 	"github.com/cdc-relay/cdc-relay/internal/lifecycle"
+	"github.com/cdc-relay/cdc-relay/internal/preflight"
 	"github.com/cdc-relay/cdc-relay/internal/replication"
 	"github.com/cdc-relay/cdc-relay/internal/sink"
 	"github.com/cdc-relay/cdc-relay/internal/table"
@@ -112,7 +114,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	wg.Go(func() { r.sampler.run(sctx) })
 
 	for said := ""; ctx.Err() == nil; {
-		l, err := acquire(ctx, r.cfg.DirectDSN, r.cfg.slot(), r.outboxes)
+		l, err := r.acquire(ctx)
 		if err == nil {
 			said = ""
 			err = r.lead(ctx, l)
@@ -138,6 +140,35 @@ func (r *Relay) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// acquire gets a lease for tables that it can work with.
+func (r *Relay) acquire(ctx context.Context) (*lease, error) {
+	l, err := acquire(ctx, r.cfg.DirectDSN, r.cfg.slot(), r.outboxes)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.fit(ctx); err != nil {
+		l.release()
+		return nil, err
+	}
+	return l, nil
+}
+
+// fit looks whether outcomes can be written down. An event that is published and can't be marked would be published again
+// at every start.
+func (r *Relay) fit(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	var errs []error
+	for _, o := range r.outboxes {
+		for _, f := range o.Check(ctx, r.pool) {
+			if f.Severity == preflight.Failure {
+				errs = append(errs, fmt.Errorf("%s: %s (%s)", f.Subject, f.Detail, f.Remedy))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // standBy notes why this instance is not active; nil: it was told to stop.

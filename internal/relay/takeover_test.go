@@ -227,3 +227,63 @@ func TestG6_WhenTheLockIsLostCallsOfTheSinkAreCancelled(t *testing.T) {
 		t.Errorf("%d rows were delivered again, though no call had succeeded", again)
 	}
 }
+
+// A table that the relay can't write to, and what is to be done about it, is told before anything is published.
+func TestG1G7_NothingIsPublishedThatCannotBeMarked(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	role := "reader_" + f.Name
+	f.Exec(t, fmt.Sprintf(`CREATE ROLE %[1]s LOGIN REPLICATION; GRANT SELECT ON outbox TO %[1]s`, role))
+	t.Cleanup(func() { f.Exec(t, fmt.Sprintf(`DROP OWNED BY %[1]s; DROP ROLE %[1]s`, role)) })
+	f.insert(5)
+	a := f.start("a", setup{dsn: f.DSNAs(role), config: func(cfg *Config) { cfg.Replication.DSN = f.DSN }})
+	grant := fmt.Sprintf(`GRANT UPDATE, DELETE ON "public"."outbox" TO %q;`, role)
+	a.await("not ready, with the remedy", func(s Status) bool {
+		return !s.Leader && len(s.Health.Reasons) == 1 && strings.Contains(s.Health.Reasons[0], grant)
+	})
+	b := f.start("b", setup{})
+	b.awaitLeader() // an instance that can't be active doesn't keep another from it
+	f.awaitPublished(5)
+	if n := len(a.log.lines("level=WARN", "marked (UPDATE)")); n != 1 {
+		t.Errorf("%d lines of the log tell of it", n)
+	}
+	if slices.Contains(f.broker.callers(), "a") {
+		t.Error("the instance has published")
+	}
+	f.Exec(t, grant)
+	if err := b.stop(); err != nil {
+		t.Error(err)
+	}
+	a.awaitLive()
+	f.insert(5)
+	f.awaitPublished(10)
+}
+
+// A process that was stopped may come back with a lease that is over, before it could notice.
+func TestG6_NothingIsPublishedWithoutAValidLease(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	a := f.start("a", setup{})
+	a.awaitLive()
+	l := a.active.Load().lease
+	var calls, wrong int // guarded by the broker
+	f.broker.set(func(b *broker) {
+		b.fail = func(int64) error {
+			if calls++; l.valid() != nil {
+				wrong++
+			}
+			return nil
+		}
+	})
+	l.until.Store(0) // until the next heartbeat
+	if a.Status().Leader {
+		t.Error("the instance calls itself active")
+	}
+	f.insert(10)
+	f.awaitPublished(10)
+	f.broker.set(func(*broker) {
+		if calls < 10 || wrong > 0 {
+			t.Errorf("%d of %d events were published without a valid lease", wrong, calls)
+		}
+	})
+}
