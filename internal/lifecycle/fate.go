@@ -47,7 +47,7 @@ func (l *Lifecycle) inquire(ctx context.Context, q *queue, ask []outcome) (gone 
 	return gone
 }
 
-// fate is what the database says of a row.
+// fate is what the database says of a row. A visible row is the row itself, not another that has its id now.
 type fate struct{ visible, pending, dead, over bool }
 
 func (f fate) gone() bool {
@@ -65,7 +65,7 @@ func (l *Lifecycle) fates(ctx context.Context, q *queue, ask []outcome) ([]fate,
 		}
 	}
 	fates := make([]fate, len(ask))
-	rows, err := l.pool.Query(ctx, fateSQL(q.Outbox), q.IDArray(rowIDs(ask)), xids)
+	rows, err := l.pool.Query(ctx, fateSQL(q.Outbox), q.IDArray(rowIDs(ask)), messageIDs(ask), xids)
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,9 @@ type Lifecycle struct {
 	wake chan struct{} // holds a token when the inbox may have something new
 	idle chan struct{} // closed when unsettled is 0; guarded by mu, as the channel is replaced
 
+	givenUp chan struct{}
+	giveUp  func() // closes givenUp, once
+
 	mu        sync.Mutex
 	inbox     []outcome
 	unsettled int // handed in, and not yet reported
@@ -64,6 +67,8 @@ func New(cfg Config, pool *pgxpool.Pool, outboxes []*table.Outbox, onSettled fun
 		purger: NewPurger(cfg, pool, outboxes, metrics, log),
 		queues: map[int32]*queue{}, wake: make(chan struct{}, 1), idle: make(chan struct{}),
 	}
+	l.givenUp = make(chan struct{})
+	l.giveUp = sync.OnceFunc(func() { close(l.givenUp) })
 	close(l.idle)
 	for _, o := range outboxes {
 		l.queues[o.Index] = newQueue(o, cfg)
@@ -153,7 +158,10 @@ func (l *Lifecycle) Unsettled() int {
 	return l.unsettled
 }
 
-// Run writes outcomes and purges until ctx ends. Then it writes what was handed in, for no longer than StopTimeout, and
+// GiveUp makes Run, when its context has ended, return without waiting any longer for what can't be written.
+func (l *Lifecycle) GiveUp() { l.giveUp() }
+
+// Run writes outcomes and purges until ctx ends. Then it writes what was handed in, for no longer than StopTimeout or until GiveUp, and
 // returns nil. What is left is PENDING in the table and will be published again; it is logged.
 func (l *Lifecycle) Run(ctx context.Context) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -170,6 +178,8 @@ func (l *Lifecycle) Run(ctx context.Context) error {
 		select {
 		case <-work.Done():
 		case <-time.After(l.cfg.StopTimeout):
+			cancel()
+		case <-l.givenUp:
 			cancel()
 		}
 		return nil

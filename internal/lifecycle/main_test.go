@@ -63,9 +63,18 @@ func (f *fixture) resolve(t *testing.T, spec table.Spec) *table.Outbox {
 // insert adds n rows to the table outbox and returns them as the stream would.
 func (f *fixture) insert(t *testing.T, n int) []*event.Event {
 	t.Helper()
-	ids := pgtest.All[int64](t, f.DB, fmt.Sprintf(
-		`INSERT INTO outbox (topic, key, payload) SELECT 't', 'k', '1' FROM generate_series(1, %d) RETURNING id`, n))
-	return events(ids...)
+	return f.events(t, pgtest.All[int64](t, f.DB, fmt.Sprintf(
+		`INSERT INTO outbox (topic, key, payload) SELECT 't', 'k', '1' FROM generate_series(1, %d) RETURNING id`, n))...)
+}
+
+// events are rows of the table outbox as the poll would bring them.
+func (f *fixture) events(t *testing.T, ids ...int64) []*event.Event {
+	t.Helper()
+	all := events(ids...)
+	for i, m := range pgtest.All[[16]byte](t, f.DB, `SELECT message_id FROM unnest($1::bigint[]) WITH ORDINALITY AS f (id, n) JOIN outbox USING (id) ORDER BY n`, ids) {
+		all[i].MessageID = m
+	}
+	return all
 }
 
 func events(ids ...int64) []*event.Event {

@@ -19,7 +19,7 @@ func TestMarksAreWrittenInBatches(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "outbox", "other")
 	all := f.insert(t, 2500)
-	f.Exec(t, `INSERT INTO other (topic, payload) VALUES ('t', '1')`)
+	f.Exec(t, `INSERT INTO other (topic, payload, message_id) VALUES ('t', '1', '00000000-0000-0000-0000-000000000000')`)
 	all = append(all, &event.Event{ID: event.IntID(1, 1)})
 	r := f.run(t, Config{Retention: time.Hour}, nil)
 	r.Mark(all)
@@ -99,7 +99,7 @@ func (f *fixture) commitLate(t *testing.T) (*event.Event, pgx.Tx) {
 	e := &event.Event{Path: event.WAL}
 	var id int64
 	if err := tx.QueryRow(t.Context(), `INSERT INTO outbox (topic, payload) VALUES ('t', '1')
-		RETURNING id, (pg_current_xact_id()::text::bigint & 4294967295)`).Scan(&id, &e.Xid); err != nil {
+		RETURNING id, (pg_current_xact_id()::text::bigint & 4294967295), message_id`).Scan(&id, &e.Xid, &e.MessageID); err != nil {
 		t.Fatal(err)
 	}
 	e.ID = event.IntID(0, id)
@@ -142,7 +142,7 @@ func TestCase14_MarkOfARowBehindAStalledStandbyIsTriedUntilItSticks(t *testing.T
 	// Its commit record is written, and the stream would bring the rows; no other session sees them.
 	e, tx := f.commitLate(t)
 	failing.Path, failing.Xid = event.WAL, e.Xid
-	if _, err := tx.Exec(t.Context(), `INSERT INTO outbox (id, topic, payload) VALUES (1, 't', '1')`); err != nil {
+	if _, err := tx.Exec(t.Context(), `INSERT INTO outbox (id, topic, payload, message_id) VALUES (1, 't', '1', $1)`, failing.MessageID); err != nil {
 		t.Fatal(err)
 	}
 	committed := make(chan error, 1)
@@ -201,6 +201,43 @@ func TestCase43_RowsThatSomebodyTookAwayInFlightAreGone(t *testing.T) {
 	if n := f.metric(t, "gone_rows_total"); n != 5 {
 		t.Errorf("gone_rows_total is %v", n)
 	}
+}
+
+// A standby that hadn't received the last rows gives their numbers again once it is promoted.
+func TestG1_AnOutcomeIsNotWrittenIntoAnotherRowThatGotTheNumber(t *testing.T) {
+	t.Parallel()
+	for _, retention := range []time.Duration{0, time.Hour} {
+		f := newFixture(t, "outbox")
+		all := f.insert(t, 5)
+		all[3].Path, all[3].Xid = event.WAL, pgtest.One[uint32](t, f.DB, `SELECT ((pg_current_xact_id()::text::bigint + 1000) & 4294967295)::bigint`)
+		f.Exec(t, `UPDATE outbox SET message_id = gen_random_uuid() WHERE id < 5`)
+		r := f.run(t, Config{Retention: retention}, nil)
+		r.Mark([]*event.Event{all[0], all[3], all[4]})
+		r.Fail(all[1], errRetryable)
+		r.Fail(all[2], errPermanent)
+		r.want(t, event.Gone, all[:4]...)
+		r.want(t, event.Published, all[4])
+		f.wantIDs(t, "PENDING", 1, 2, 3, 4)
+		if n := pgtest.One[int](t, f.DB, `SELECT count(*) FROM outbox WHERE attempts > 0`); n != 0 {
+			t.Errorf("%d rows have an attempt of another", n)
+		}
+	}
+}
+
+func TestRowsWithoutAMessageIDAreToldByTheirID(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.Exec(t, `CREATE TABLE outbox (id bigint PRIMARY KEY, message_id uuid, topic text, key text, payload text, status text DEFAULT 'PENDING');
+		INSERT INTO outbox (id, topic) SELECT i, 't' FROM generate_series(1, 3) i`)
+	f.resolve(t, table.Spec{Table: "outbox"})
+	r := f.run(t, Config{Retention: time.Hour}, nil)
+	all := events(1, 2, 3)
+	r.Mark(all[:1])
+	r.Fail(all[1], errRetryable)
+	r.Fail(all[2], errPermanent)
+	r.want(t, event.Published, all[0])
+	r.want(t, event.Waiting, all[1])
+	r.want(t, event.Dead, all[2])
 }
 
 func TestTransactionIDsAreWidenedAcrossTheEpoch(t *testing.T) {
@@ -298,7 +335,7 @@ func TestOneTableInTroubleDoesNotHoldUpTheOthers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "outbox", "other")
 	e := f.insert(t, 1)[0]
-	f.Exec(t, `INSERT INTO other (topic, payload) VALUES ('t', '1')`)
+	f.Exec(t, `INSERT INTO other (topic, payload, message_id) VALUES ('t', '1', '00000000-0000-0000-0000-000000000000')`)
 	f.Exec(t, `ALTER TABLE outbox RENAME TO moved`)
 	r := f.run(t, Config{Retention: time.Hour}, nil)
 	r.Mark([]*event.Event{e})
@@ -345,5 +382,18 @@ func TestG10_StopEndsWithinItsTimeoutWhenTheDatabaseIsAway(t *testing.T) {
 	}
 	if err := c.Start(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestGiveUpEndsTheWaitForRowsThatAreNotThere(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "outbox")
+	r := f.run(t, Config{Retention: time.Hour, StopTimeout: time.Hour}, nil)
+	missing, _ := f.commitLate(t)
+	r.Mark([]*event.Event{missing})
+	r.GiveUp()
+	r.stop()
+	if n := r.Unsettled(); n != 1 {
+		t.Errorf("%d are unsettled", n)
 	}
 }

@@ -100,8 +100,9 @@ func TestCase33_RowOfATransactionOlderThanTheRetentionIsNotPurgedUnpublished(t *
 	f.wantIDs(t, "PENDING", 1, 4)
 	// Published, it is kept for its whole retention, which began only now.
 	r := f.run(t, Config{Retention: 24 * time.Hour}, nil)
-	r.Mark(events(1))
-	r.want(t, event.Published, events(1)[0])
+	late := f.events(t, 1)
+	r.Mark(late)
+	r.want(t, event.Published, late...)
 	if n := purgeAll(t, p, false); n != 0 {
 		t.Errorf("purged %d rows that were published just now", n)
 	}

@@ -134,7 +134,7 @@ func (l *Lifecycle) markOnce(ctx context.Context, q *queue, outcomes []outcome) 
 	began := time.Now()
 	found := make(map[event.RowID]event.State, len(outcomes))
 	var id event.RowID
-	rows, err := l.pool.Query(ctx, sql, q.IDArray(rowIDs(outcomes)))
+	rows, err := l.pool.Query(ctx, sql, markArgs(q.Outbox, outcomes)...)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (l *Lifecycle) failOnce(ctx context.Context, q *queue, outcomes []outcome) 
 	for i, o := range outcomes {
 		texts[i], dies[i], pauses[i] = o.text, o.dies, o.pause.Microseconds()
 	}
-	args := []any{q.IDArray(rowIDs(outcomes)), texts, dies, pauses}
+	args := []any{q.IDArray(rowIDs(outcomes)), messageIDs(outcomes), texts, dies, pauses}
 	if q.Has(table.Attempts) {
 		args = append(args, l.cfg.Retry.MaxAttempts)
 	}
@@ -215,6 +215,14 @@ func rowIDs(outcomes []outcome) []event.RowID {
 	ids := make([]event.RowID, len(outcomes))
 	for i, o := range outcomes {
 		ids[i] = o.event.ID
+	}
+	return ids
+}
+
+func messageIDs(outcomes []outcome) [][16]byte {
+	ids := make([][16]byte, len(outcomes))
+	for i, o := range outcomes {
+		ids[i] = o.event.MessageID
 	}
 	return ids
 }

@@ -51,6 +51,10 @@ func (r *Relay) newTerm(l *lease) *term {
 	return t
 }
 
+// windUp is how long outcomes are written down after the lock was lost. That spares duplicates, but the next term, perhaps
+// on another server, must not wait for rows that are not there.
+const windUp = 2 * time.Second
+
 // run starts the parts from the end of an event's way to its beginning, and stops them from the beginning to the end, so
 // that each finds the next one running.
 func (t *term) run(ctx context.Context) error {
@@ -82,6 +86,10 @@ func (t *term) run(ctx context.Context) error {
 	select {
 	case <-stop.Done():
 	case <-lost.Done():
+	}
+	if lost.Err() != nil {
+		giveUp := time.AfterFunc(windUp, t.life.GiveUp)
+		defer giveUp.Stop()
 	}
 	disp.cancel()              // nothing new is taken
 	errStream := stream.stop() // the slot is free

@@ -57,6 +57,16 @@ func (o *Outbox) Col(c Column) string {
 // time. Then the table has a created_at.
 func (o *Outbox) OrderByCreatedAt() bool { return o.idKind == kindUUID }
 
+// MessageUUID is the quoted name of the message id's column where it tells rows apart that have the same id one after the
+// other: a standby that had not received a row when it was promoted gives its number again. "" where nothing does, or
+// where the id itself is unique for ever.
+func (o *Outbox) MessageUUID() string {
+	if o.idKind == kindUUID || o.columns[MessageID].kind != kindUUID {
+		return ""
+	}
+	return o.Col(MessageID)
+}
+
 // Partitioned says whether the table is the root of a partitioned one.
 func (o *Outbox) Partitioned() bool { return o.relkind == 'p' }
 
