@@ -226,6 +226,12 @@ func TestG6_WhenTheLockIsLostCallsOfTheSinkAreCancelled(t *testing.T) {
 	if _, again := f.broker.delivered(); again != 0 {
 		t.Errorf("%d rows were delivered again, though no call had succeeded", again)
 	}
+	if n := len(a.log.lines("standing by", "the lock is lost")); n != 1 {
+		t.Errorf("%d lines of the log tell of the lost lock", n)
+	}
+	if found := a.log.lines("standing by", "settled"); len(found) > 0 {
+		t.Errorf("a lost lock is told together with its consequences: %s", found)
+	}
 }
 
 // A table that the relay can't write to, and what is to be done about it, is told before anything is published.
