@@ -57,6 +57,13 @@ type Server struct {
 	closed  bool
 }
 
+// quiet drops what go-redis prints of servers that are down, which is what tests do to them.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+var silence = sync.OnceFunc(func() { redis.SetLogger(quiet{}) })
+
 // StartServer starts a server and waits until it serves. Close ends it; so does the end of this process.
 func StartServer(ctx context.Context, o Options) (*Server, error) {
 	s, err := newServer(ctx, o)
@@ -83,6 +90,7 @@ func newServer(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	silence()
 	s := &Server{bin: bin, options: o}
 	if s.place, err = testbed.Reserve(); err == nil && o.TLS {
 		if s.tls, err = testbed.Reserve(); err == nil {

@@ -19,7 +19,10 @@ func (s *Server) NewReplica(t TB) *Server {
 		}
 	}
 	r := NewServer(t, o)
-	testbed.Eventually(t, startTimeout, "a replica in sync", func() bool { return r.Info(t, "replication", "master_link_status") == "up" })
+	testbed.Eventually(t, startTimeout, "a replica in sync", func() bool {
+		online := strings.Count(fmt.Sprint(s.Do(t, "info", "replication")), "state=online")
+		return r.Info(t, "replication", "master_link_status") == "up" && fmt.Sprint(online) == s.Info(t, "replication", "connected_slaves")
+	})
 	return r
 }
 
@@ -160,4 +163,14 @@ func addrs(servers []*Server) []string {
 		all = append(all, s.Addr())
 	}
 	return all
+}
+
+// Join makes the cluster's nodes known to another cluster, which then has them too.
+func (c *Cluster) Join(t TB, other *Cluster) {
+	t.Helper()
+	for _, n := range c.Nodes {
+		other.Nodes[0].Do(t, "cluster", "meet", "127.0.0.1", n.place.Port, n.bus.Port)
+	}
+	all := Cluster{Nodes: append(append([]*Server(nil), other.Nodes...), c.Nodes...)}
+	all.AwaitOK(t, len(all.Nodes))
 }

@@ -2,6 +2,7 @@ package redisstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,12 +17,13 @@ import (
 func (s *Sink) Check(ctx context.Context, topics []string) []preflight.Finding {
 	ctx, cancel := s.bounded(ctx, 3*s.config.Timeout, errProbeBound)
 	defer cancel()
-	s.mu.Lock()
-	l := s.connect()
-	s.mu.Unlock()
-	defer s.drop(l)
-	c := checker{Sink: s, link: l}
-	err := context.Cause(ctx)
+	c := checker{Sink: s}
+	l, err := s.another()
+	if err == nil {
+		c.link = l
+		defer s.drop(l)
+		err = context.Cause(ctx)
+	}
 	if err == nil {
 		err = s.await(ctx, func() error { return c.run(ctx, topics) })
 	}
@@ -78,7 +80,7 @@ func (c *checker) server(ctx context.Context, subject string, s *server) error {
 		return err
 	}
 	if c.link.cluster == nil { // a Cluster's node takes its own slots only; its streams are looked at
-		if err := tryWrite(ctx, s, probeStream); err != nil && classify(err).reason != "not_permitted" {
+		if err := tryWrite(ctx, s, probeStream); err != nil && (errors.Is(err, errTransaction) || classify(err).reason != "not_permitted") {
 			return err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 var (
 	errReplicas = errors.New("the entries are with the master, but too few replicas have them")
 	errIDMP     = errors.New("the server refuses idempotent XADD although its version has it")
-	errReplies  = errors.New("the server's answer to the transaction has another length")
+	errReplies  = errors.New("the server's answers aren't those of a transaction")
 )
 
 // transaction is the entries that are written together or, as far as the server as a whole is concerned, not at all.
@@ -54,9 +54,11 @@ func (x *exchange) run(ctx context.Context, c *Config, entries []entry) {
 		wait = redis.NewIntCmd(ctx, "wait", c.WaitReplicas, max(1, c.WaitTimeout.Milliseconds()))
 		_ = pipe.Process(ctx, wait)
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	// Each command has its own error; but when the connection can't be made because the server refuses it, go-redis leaves
+	// them without one.
+	_, sent := pipe.Exec(ctx)
 	for _, t := range x.transactions {
-		t.judge()
+		t.judge(sent)
 		if wait != nil && t.failed == nil && !t.refused {
 			if err := wait.Err(); err != nil {
 				t.failed = err
@@ -110,15 +112,14 @@ func (t *transaction) enqueue(ctx context.Context, pipe redis.Pipeliner, f *form
 	_ = pipe.Process(ctx, t.exec)
 }
 
-// judge reads the replies. A command that is refused when it is queued makes EXEC do nothing.
-func (t *transaction) judge() {
-	if err := t.multi.Err(); err != nil {
-		t.failed = err
+// judge reads the replies; sent is the pipeline's error. A command that is refused when it is queued makes EXEC do nothing.
+func (t *transaction) judge(sent error) {
+	if t.failed = unless(t.multi, "OK", sent); t.failed != nil {
 		return
 	}
 	t.errs = make([]error, len(t.indexes))
 	for pos, cmd := range t.queued {
-		err := cmd.Err()
+		err := unless(cmd, "QUEUED", sent)
 		if err == nil {
 			continue
 		}
@@ -131,8 +132,7 @@ func (t *transaction) judge() {
 	if t.refused {
 		return
 	}
-	if err := t.exec.Err(); err != nil {
-		t.failed = err
+	if t.failed = t.exec.Err(); t.failed != nil {
 		return
 	}
 	replies := t.exec.Val()
@@ -147,26 +147,16 @@ func (t *transaction) judge() {
 	}
 }
 
-// tryWrite makes the server look at an XADD to the stream as it would before doing it, and not do it: memory, disk,
-// replicas, role, the user's rights. What the stream is, it doesn't look at.
-func tryWrite(ctx context.Context, s *server, stream string) error {
-	pipe := s.Pipeline()
-	multi := pipe.Do(ctx, "multi")
-	add := pipe.Do(ctx, "xadd", stream, "*", fieldID, "")
-	discard := pipe.Do(ctx, "discard")
-	_, _ = pipe.Exec(ctx)
-	for _, err := range []error{multi.Err(), add.Err(), ignoreServer(discard.Err())} {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// ignoreServer drops an error that a server replied with.
-func ignoreServer(err error) error {
-	if err != nil && serverCode(err) != "" {
+// unless is nil when the server gave this answer, and otherwise why not.
+func unless(cmd *redis.StatusCmd, answer string, sent error) error {
+	switch {
+	case cmd.Err() != nil:
+		return cmd.Err()
+	case cmd.Val() == answer:
 		return nil
+	case sent != nil:
+		return sent
+	default:
+		return errReplies
 	}
-	return err
 }

@@ -40,8 +40,13 @@ func (c *Config) hint(err error) string {
 	case "tls_failed":
 		return "look at sink.redis.tls: ca_file must hold the authority of the server's certificate, server_name the name it was made for; a server without TLS needs redis://"
 	case "connection_lost":
-		if errors.As(err, &op) && op.Op == "dial" || c.MasterName != "" {
+		switch tls := c.TLS.Enabled; {
+		case errors.As(err, &op) && op.Op == "dial" || c.MasterName != "":
 			return "look at sink.redis.url and addrs, and whether they can be reached from here"
+		case tls && c.TLS.CertFile == "":
+			return "if the server asks for a client's certificate, set sink.redis.tls.cert_file and key_file"
+		case !tls:
+			return "if the server speaks TLS on this port, use rediss://"
 		}
 	}
 	return ""

@@ -2,6 +2,7 @@ package redisstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,8 +16,8 @@ const probeStream = "cdc-relay:probe"
 // replicaLag is how old a replica's last word may be, in seconds, for it to be waited for: they speak every second.
 const replicaLag = 1
 
-// Probe makes the server look at a write, without doing it. After an outage that is the stream that couldn't be written
-// to, over connections of its own, which the next Publish then uses.
+// Probe makes the server look at a write, without doing it, over connections of its own. After an outage it is one to the
+// stream that couldn't be written to, and the next Publish uses the connections.
 func (s *Sink) Probe(ctx context.Context) error {
 	ctx, cancel := s.bounded(ctx, 2*s.config.Timeout+s.config.waitTimeout(), errProbeBound)
 	defer cancel()
@@ -38,22 +39,16 @@ func (s *Sink) probe(ctx context.Context) error {
 		stream = *last
 	}
 	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return errClosed
-	}
-	l, fresh := s.link, s.down != nil
-	if fresh {
+	if s.down != nil {
 		stream = s.suspect
-		l = s.connect()
-	} else {
-		l.users.Add(1)
 	}
 	s.mu.Unlock()
-	err := s.await(ctx, func() error { return s.ready(ctx, l, stream) })
-	if !fresh {
-		l.users.Done()
-	} else if err != nil || !s.found(l) {
+	l, err := s.another()
+	if err != nil {
+		return err
+	}
+	err = s.await(ctx, func() error { return s.ready(ctx, l, stream) })
+	if err != nil || !s.found(l) {
 		s.drop(l)
 	}
 	return err
@@ -67,7 +62,7 @@ func (s *Sink) ready(ctx context.Context, l *link, stream string) error {
 		return err
 	}
 	if err := tryWrite(ctx, owner, stream); err != nil {
-		if v := classify(err); v.scope != elsewhere && v.reason != "not_permitted" {
+		if v := classify(err); errors.Is(err, errTransaction) || v.scope != elsewhere && v.reason != "not_permitted" {
 			return err
 		}
 	}
@@ -80,17 +75,14 @@ func (s *Sink) replicasReady(ctx context.Context, owner *server) error {
 	if s.config.WaitReplicas == 0 {
 		return nil
 	}
-	pipe := owner.Pipeline()
-	info := pipe.Info(ctx, "replication")
-	wait := pipe.Do(ctx, "wait", 0, 1)
-	_, _ = pipe.Exec(ctx)
-	if err := wait.Err(); err != nil {
+	if err := owner.Do(ctx, "wait", 0, 1).Err(); err != nil {
 		return fmt.Errorf("wait for replicas: %w", err)
 	}
-	if err := info.Err(); err != nil {
+	info, err := owner.Info(ctx, "replication").Result()
+	if err != nil {
 		return ignoreServer(err) // it may not ask
 	}
-	if n := followers(info.Val()); n < s.config.WaitReplicas {
+	if n := followers(info); n < s.config.WaitReplicas {
 		return fmt.Errorf("%w: %d of %d follow", errReplicas, n, s.config.WaitReplicas)
 	}
 	return nil

@@ -21,34 +21,36 @@ type server struct {
 	askedAt    time.Time // by our monotonic clock
 }
 
-// learn asks once for what the entries' form depends on.
+// learn asks once whether the server takes transactions, since without MULTI each XADD would count for itself, and for
+// what the entries' form depends on.
 func (s *server) learn(ctx context.Context, c *Config) error {
-	if !*c.Idempotent && c.MaxAge == 0 {
-		return nil
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.asked {
 		return nil
 	}
-	pipe := s.Pipeline()
-	var info *redis.StringCmd
-	var clock *redis.TimeCmd
-	if *c.Idempotent {
-		info = pipe.Info(ctx, "server")
+	conn := s.Conn()
+	defer conn.Close()
+	if err := begin(ctx, conn); err != nil {
+		return err
 	}
-	if c.MaxAge > 0 {
-		clock = pipe.Time(ctx)
-	}
-	if _, err := pipe.Exec(ctx); err != nil && serverCode(err) == "" {
+	if err := end(ctx, conn); err != nil {
 		return err
 	}
 	// What the relay's user may not ask stays unknown.
-	if info != nil && info.Err() == nil {
-		s.idempotent = offersIDMP(info.Val())
+	if *c.Idempotent {
+		info, err := conn.Info(ctx, "server").Result()
+		if ignoreServer(err) != nil {
+			return err
+		}
+		s.idempotent = offersIDMP(info)
 	}
-	if clock != nil && clock.Err() == nil {
-		s.clock, s.askedAt = clock.Val(), time.Now()
+	if c.MaxAge > 0 {
+		clock, err := conn.Time(ctx).Result()
+		if ignoreServer(err) != nil {
+			return err
+		}
+		s.clock, s.askedAt = clock, time.Now()
 	}
 	s.asked = true
 	return nil

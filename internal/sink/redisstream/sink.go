@@ -63,6 +63,7 @@ func New(config Config, o Options) (*Sink, error) {
 	}
 	s := &Sink{config: config, options: options, log: o.Logger, links: map[*link]struct{}{}}
 	s.place = config.place(func(string, string, ...any) {})
+	s.config.TLS.Enabled = s.place.tls
 	s.config.URL, s.config.SentinelPassword, s.place.password = "", "", "" // the options have them
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -135,6 +136,16 @@ func (s *Sink) connect() *link {
 	l := newLink(s.options)
 	s.links[l] = struct{}{}
 	return l
+}
+
+// another is a link of its own for somebody who drops it.
+func (s *Sink) another() (*link, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	return s.connect(), nil
 }
 
 // use is the current link, of which the caller is a user until users.Done; or why there is none.
