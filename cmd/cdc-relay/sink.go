@@ -8,6 +8,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/internal/sink"
 	"github.com/cdc-relay/cdc-relay/internal/sink/discard"
 	"github.com/cdc-relay/cdc-relay/internal/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/internal/sink/redisstream"
 	"github.com/cdc-relay/cdc-relay/internal/sink/stdout"
 )
 
@@ -19,6 +20,12 @@ func openSink(cfg *config.Config, out io.Writer, log *slog.Logger) (sink.Sink, e
 		return stdout.New(out), nil
 	case "kafka":
 		s, err := kafka.New(kafkaConfig(cfg), kafka.Options{Logger: log})
+		if err != nil {
+			return nil, &config.Error{Problems: []config.Problem{{Message: err.Error()}}}
+		}
+		return s, nil
+	case "redis":
+		s, err := redisstream.New(redisConfig(cfg), redisstream.Options{Logger: log})
 		if err != nil {
 			return nil, &config.Error{Problems: []config.Problem{{Message: err.Error()}}}
 		}
@@ -42,5 +49,20 @@ func kafkaConfig(cfg *config.Config) kafka.Config {
 		},
 		SASL:    kafka.SASL{Mechanism: k.SASL.Mechanism, Username: k.SASL.Username, Password: k.SASL.Password},
 		Ordered: cfg.Ordering.Mode == "key",
+	}
+}
+
+// redisConfig is the Redis sink's form of the settings.
+func redisConfig(cfg *config.Config) redisstream.Config {
+	r := cfg.Sink.Redis
+	return redisstream.Config{
+		URL: r.URL, Addrs: r.Addrs, MasterName: r.MasterName, SentinelUsername: r.SentinelUsername, SentinelPassword: r.SentinelPassword,
+		MaxLen: int64(r.MaxLen), MaxAge: r.MaxAge, TrimExact: r.TrimExact, Idempotent: &r.Idempotent,
+		WaitReplicas: r.WaitReplicas, WaitTimeout: r.WaitTimeout, MaxMessageBytes: int(r.MaxMessageBytes), Timeout: r.Timeout,
+		TLS: redisstream.TLS{
+			Enabled: r.TLS.Enabled, CAFile: r.TLS.CAFile, CertFile: r.TLS.CertFile, KeyFile: r.TLS.KeyFile,
+			ServerName: r.TLS.ServerName, InsecureSkipVerify: r.TLS.InsecureSkipVerify,
+		},
+		Connections: cfg.Dispatch.Lanes, Ordered: cfg.Ordering.Mode == "key",
 	}
 }

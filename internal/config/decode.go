@@ -102,7 +102,7 @@ func (l *loader) tables(into reflect.Value, node *yaml.Node, s scope) {
 
 // list decodes a sequence of words.
 func (l *loader) list(into reflect.Value, node *yaml.Node, s scope) {
-	words := []string{}
+	var words []string // nil when it is empty, as when the key was left out
 	for i, item := range node.Content {
 		inner := s.at(s.path+"["+strconv.Itoa(i)+"]", item)
 		if node, ok := l.resolve(item, inner); ok {

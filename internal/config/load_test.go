@@ -195,12 +195,12 @@ func otherThan(k Key) string {
 		return "false"
 	case "false":
 		return "true"
-	case "0", "24h", "1s", "20ms", "4h", "5m", "1m", "10s", "30s":
-		if k.Path == "sink.redis.max_len" {
+	case "0", "24h", "1s", "20ms", "4h", "5m", "1m", "10s", "30s", "5s":
+		if k.Path == "sink.redis.max_len" || k.Path == "sink.redis.wait_replicas" {
 			return "7"
 		}
 		return "7s"
-	case "64MiB", "1MiB":
+	case "64MiB", "1MiB", "16MiB":
 		return "2MiB"
 	case "", "cdc_relay", "outbox", "cdc-relay":
 		return "something"

@@ -113,6 +113,10 @@ func TestEachWrongSettingIsNamedWithItsPlaceAndWhatWasExpected(t *testing.T) {
 			"relay.yaml:1: sink.kafka.tls needs both cert_file and key_file, or neither"},
 		{"a Redis URL of another kind", "sink: {kind: redis, redis: {url: http://a}}\n", nil,
 			"relay.yaml:1: sink.redis.url must be a URL that begins with redis:// or rediss:// or unix://"},
+		{"a Redis address without its port", "sink: {kind: redis, redis: {addrs: [a:1, b]}}\n", nil,
+			`relay.yaml:1: sink.redis.addrs[1] must be host:port, not "b"`},
+		{"two ways to trim", "sink: {kind: redis, redis: {max_len: 1, max_age: 1h}}\n", nil,
+			"relay.yaml:1: sink.redis.max_age and sink.redis.max_len are both set: keep one of them"},
 		{"a secret file that isn't there", "sink: {kafka: {sasl: {mechanism: plain, username: a, password_file: /nowhere/pw}}}\n", nil,
 			"relay.yaml:1: sink.kafka.sasl.password_file names /nowhere/pw, which can't be read: no such file or directory"},
 		{"a secret twice", "alert: {webhook: {url: 'https://a', url_file: /nowhere/url}}\n", nil,
@@ -297,4 +301,9 @@ func TestSizesAndDurationsAreReadAndPrinted(t *testing.T) {
 			t.Errorf("%q is printed as %q, %v; want %q", text, got, err, want)
 		}
 	}
+}
+
+func TestAnURLThatMeansTLSNeedsNoOtherSwitchForIt(t *testing.T) {
+	t.Parallel()
+	good(t, "sink: {kind: redis, redis: {url: 'rediss://h', tls: {ca_file: a}}}\n")
 }

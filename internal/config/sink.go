@@ -32,12 +32,30 @@ type KafkaSink struct {
 
 // RedisSink is Redis Streams.
 type RedisSink struct {
-	// URL is redis://, rediss:// (TLS) or unix://.
+	// URL is redis://, rediss:// (TLS) or unix://, with user, password and database.
 	URL     string `yaml:"url" default:"redis://localhost:6379/0" secret:"url"`
 	URLFile string `yaml:"url_file"`
-	// MaxLen trims each stream to about this many entries, read or not. 0: never.
-	MaxLen int `yaml:"max_len" default:"0" min:"0"`
-	TLS    TLS `yaml:"tls"`
+	// Addrs are the Sentinels, when MasterName is set, otherwise nodes of a Cluster; then URL says only who the relay is.
+	Addrs                []string `yaml:"addrs"`
+	MasterName           string   `yaml:"master_name"`
+	SentinelUsername     string   `yaml:"sentinel_username"`
+	SentinelPassword     string   `yaml:"sentinel_password" secret:"all"`
+	SentinelPasswordFile string   `yaml:"sentinel_password_file"`
+	// MaxLen trims each stream to about this many entries, MaxAge to about this age, read or not. 0: never.
+	MaxLen int           `yaml:"max_len" default:"0" min:"0"`
+	MaxAge time.Duration `yaml:"max_age" default:"0" min:"0s"`
+	// TrimExact trims exactly, at a price.
+	TrimExact bool `yaml:"trim_exact" default:"false"`
+	// Idempotent lets the server drop what was sent twice within a moment, where it can (Redis 8.6 and later).
+	Idempotent bool `yaml:"idempotent" default:"true"`
+	// WaitReplicas must have an entry, within WaitTimeout, before it counts as published.
+	WaitReplicas int           `yaml:"wait_replicas" default:"0" min:"0"`
+	WaitTimeout  time.Duration `yaml:"wait_timeout" default:"1s" min:"1ms"`
+	// MaxMessageBytes is the largest entry that is tried.
+	MaxMessageBytes Bytes `yaml:"max_message_bytes" default:"16MiB" min:"1KiB" max:"256MiB"`
+	// Timeout bounds each wait for a server.
+	Timeout time.Duration `yaml:"timeout" default:"5s" min:"100ms"`
+	TLS     TLS           `yaml:"tls"`
 }
 
 // TLS is how a broker's connection is secured. The broker's certificate is verified unless InsecureSkipVerify is set.

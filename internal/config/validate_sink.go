@@ -3,6 +3,7 @@ package config
 import (
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 // sink checks the section of the chosen sink.
@@ -11,11 +12,7 @@ func (l *loader) sink(c *Config) {
 	case "kafka":
 		l.kafka(&c.Sink.Kafka, c.Ordering.Mode == "key")
 	case "redis":
-		if c.Sink.Redis.URL == "" && !l.failed("sink.redis.url") {
-			l.wrong("sink.redis.url", "is required for sink.kind redis")
-		}
-		l.url("sink.redis.url", c.Sink.Redis.URL, "redis", "rediss", "unix")
-		l.tls("sink.redis.tls", c.Sink.Redis.TLS)
+		l.redis(&c.Sink.Redis)
 	}
 }
 
@@ -44,6 +41,22 @@ func (l *loader) kafka(k *KafkaSink, ordered bool) {
 	}
 	l.tls("sink.kafka.tls", k.TLS)
 	l.sasl("sink.kafka.sasl", k.SASL)
+}
+
+func (l *loader) redis(r *RedisSink) {
+	if r.URL == "" && !l.failed("sink.redis.url") {
+		l.wrong("sink.redis.url", "is required for sink.kind redis")
+	}
+	l.url("sink.redis.url", r.URL, "redis", "rediss", "unix")
+	for i, a := range r.Addrs {
+		l.address("sink.redis.addrs["+strconv.Itoa(i)+"]", a)
+	}
+	if r.MaxLen > 0 && r.MaxAge > 0 {
+		l.wrong("sink.redis.max_age", "and sink.redis.max_len are both set: keep one of them")
+	}
+	tls := r.TLS
+	tls.Enabled = tls.Enabled || strings.HasPrefix(r.URL, "rediss://")
+	l.tls("sink.redis.tls", tls)
 }
 
 func (l *loader) tls(key string, t TLS) {

@@ -120,3 +120,22 @@ func TestARedirectionNamesAnAddress(t *testing.T) {
 		}
 	}
 }
+
+func TestEveryReasonIsInTheDocs(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/sinks/redis.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := []string{"message_too_large", "invalid_topic", "timed_out", "connection_lost", "tls_failed", "connections_exhausted", "idempotence_refused"}
+	for code, v := range codes {
+		reasons = append(reasons, v.reason)
+		if !strings.Contains(string(page), "`"+code) {
+			t.Errorf("the docs don't have the code %s", code)
+		}
+	}
+	for _, r := range reasons {
+		if !strings.Contains(string(page), "`"+r+"`") {
+			t.Errorf("the docs don't have the reason %s", r)
+		}
+	}
+}
