@@ -179,7 +179,7 @@ func spec(o config.Outbox) table.Spec {
 func replicationConfig(cfg *config.Config) replication.Config {
 	return replication.Config{
 		DSN: directDSN(cfg), Slot: cfg.Replication.Slot, Publication: cfg.Replication.Publication,
-		Create: cfg.Replication.Create, Temporary: cfg.Replication.Temporary,
+		Create: cfg.Replication.Create, Temporary: cfg.Replication.Temporary, Failover: cfg.Replication.Failover,
 	}
 }
 

@@ -69,6 +69,8 @@ type Replication struct {
 	Create bool `yaml:"create" default:"true"`
 	// Temporary slots retain no WAL while the relay is away.
 	Temporary bool `yaml:"temporary" default:"false"`
+	// Failover slots are taken over by standbys, from version 17 on.
+	Failover bool `yaml:"failover" default:"false"`
 	// SettleDelay is how long a commit may need from the WAL to being visible.
 	SettleDelay time.Duration `yaml:"settle_delay" default:"1s" min:"0"`
 }

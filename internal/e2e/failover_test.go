@@ -151,8 +151,8 @@ type failover struct {
 }
 
 // failOver starts a relay that knows both hosts, the primary first, and has the standby take over while rows are written.
-// behind makes it lose the rows of the last moments before.
-func failOver(t *testing.T, primary *pgtest.Cluster, db *pgtest.DB, standby *pgtest.Cluster, behind bool) *failover {
+// before is called under load, before the primary dies.
+func failOver(t *testing.T, primary *pgtest.Cluster, db *pgtest.DB, standby *pgtest.Cluster, before func(*failover)) *failover {
 	t.Helper()
 	f := &failover{primary: primary, standby: standby, db: db.On(t, standby), broker: kafkatest.Shared(t), topic: kafkatest.TopicName(t)}
 	f.broker.CreateTopic(t, f.topic, 3, nil)
@@ -161,9 +161,7 @@ func failOver(t *testing.T, primary *pgtest.Cluster, db *pgtest.DB, standby *pgt
 	f.relay.awaitMode("LIVE")
 	f.clerk = hire(t, hosts(db, "&target_session_attrs=read-write", primary, standby), f.topic)
 	pgtest.Eventually(t, time.Minute, "rows", func() bool { return f.clerk.acknowledged() > 1000 })
-	if behind {
-		f.cutOff(t)
-	}
+	before(f)
 	if err := primary.Stop("immediate"); err != nil {
 		t.Fatal(err)
 	}
@@ -175,15 +173,15 @@ func failOver(t *testing.T, primary *pgtest.Cluster, db *pgtest.DB, standby *pgt
 		t.Fatal(err)
 	}
 	t.Logf("promoted after %v", time.Since(died))
-	before := f.clerk.acknowledged()
-	pgtest.Eventually(t, time.Minute, "rows on the new primary", func() bool { return f.clerk.acknowledged() > before+500 })
+	rows := f.clerk.acknowledged()
+	pgtest.Eventually(t, time.Minute, "rows on the new primary", func() bool { return f.clerk.acknowledged() > rows+500 })
 	pgtest.Eventually(t, time.Minute, "a stream from the new primary", func() bool {
 		return pgtest.One[int](t, f.db, "SELECT count(*) FROM pg_replication_slots WHERE slot_name = $1 AND active", db.Slot) == 1
 	})
 	f.relay.awaitMode("LIVE")
 	t.Logf("LIVE %v after the death of the primary", time.Since(died))
-	before = f.clerk.acknowledged()
-	pgtest.Eventually(t, time.Minute, "rows while the relay is LIVE", func() bool { return f.clerk.acknowledged() > before+500 })
+	rows = f.clerk.acknowledged()
+	pgtest.Eventually(t, time.Minute, "rows while the relay is LIVE", func() bool { return f.clerk.acknowledged() > rows+500 })
 	f.clerk.finish()
 	return f
 }
@@ -227,7 +225,11 @@ func TestG1G3_AfterAFailoverWithoutTheSlotTheRelayGoesOnByItself(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			f := failOver(t, primary, db, standby, !synchronous)
+			f := failOver(t, primary, db, standby, func(f *failover) {
+				if !synchronous {
+					f.cutOff(t)
+				}
+			})
 			rowless := f.hold(t)
 			if synchronous && rowless > 1 { // one commit may have been on its way to the standby, its row already streamed
 				t.Errorf("%d events have no row on the synchronous standby", rowless)

@@ -40,6 +40,9 @@ var errTaken = errors.New("another instance is active")
 // errReadOnly is the reason to stand by, and not to be ready, where no host of the DSN takes writes.
 var errReadOnly = errors.New("no host of the DSN is a primary that accepts writes: let postgres.dsn name the primary, or all hosts of the cluster")
 
+// errDemoted ends a term on a server that has become read-only, although its sessions stayed.
+var errDemoted = errors.New("the server takes no writes any more")
+
 // errLeaseOver ends a term.
 var errLeaseOver = errors.New("the lock is lost")
 
@@ -185,7 +188,7 @@ func (l *lease) ask(ctx context.Context) error {
 		return err
 	}
 	if readOnly {
-		return errReadOnly
+		return errDemoted
 	}
 	l.renew(asked)
 	return nil

@@ -183,6 +183,7 @@ func (r *Relay) standBy(err error) {
 // lead runs one term and gives the lease back.
 func (r *Relay) lead(ctx context.Context, l *lease) error {
 	defer l.release()
+	r.pool.Reset() // its connections may lead to a server that was left
 	t := r.newTerm(l)
 	r.standBy(errLeaseOver) // from when it is so
 	r.active.Store(t)

@@ -170,6 +170,8 @@ func (s slot) finding(cfg Config) preflight.Finding {
 	case s.invalid != "":
 		return warning(subject, "SELECT pg_drop_replication_slot("+quoteLiteral(cfg.Slot)+"); "+createSlotSQL(cfg),
 			"It was invalidated (%s): there is no stream, and the relay only polls.", s.invalid)
+	case cfg.Failover && !s.failover:
+		return preflight.Finding{Severity: preflight.Note, Subject: subject, Detail: "It is no failover slot, although replication.failover is true. The relay recreates it when it starts, and loses nothing by it."}
 	case s.activePID != 0:
 		return ok(subject, "in use by pid %d (application_name %q)", s.activePID, s.application)
 	default:

@@ -24,6 +24,8 @@ type Config struct {
 	Create bool
 	// Temporary uses a slot that ends with the connection: no WAL is retained while the relay is away. Needs no Create.
 	Temporary bool
+	// Failover makes the slot one that standbys take over (version 17 and later; see also synchronized_standby_slots there).
+	Failover bool
 	// Text asks for values in text form. The default, binary, costs the server less: about a fifth of its time.
 	Text bool
 	// WorkMem is logical_decoding_work_mem for this connection ("256MB"): transactions above it are spilled to the
@@ -67,6 +69,9 @@ func (c Config) Validate() error {
 	}
 	if n := len(c.Publication); n == 0 || n > 63 || strings.ContainsRune(c.Publication, 0) {
 		errs = append(errs, fmt.Errorf("publication %q: a name has 1 to 63 bytes", c.Publication))
+	}
+	if c.Failover && c.Temporary {
+		errs = append(errs, errors.New("a temporary slot can't be a failover slot: it ends with the connection"))
 	}
 	if _, err := c.connConfig(); err != nil {
 		errs = append(errs, err)

@@ -41,13 +41,16 @@ ORDER BY o.n`
 // that may not see it.
 const findSlot = `
 SELECT coalesce(s.plugin, '')::text, coalesce(s.database, '')::text, s.database IS NOT DISTINCT FROM current_database(),
-       s.temporary, coalesce(s.active_pid, 0), coalesce(a.application_name, ''),
+       s.temporary, coalesce((to_jsonb(s) ->> 'failover')::boolean, false), coalesce(s.active_pid, 0), coalesce(a.application_name, ''),
        coalesce(to_jsonb(s) ->> 'invalidation_reason',
                 CASE WHEN s.wal_status = 'lost' THEN 'wal_removed'
                      WHEN (to_jsonb(s) ->> 'conflicting')::boolean THEN 'conflict' END, ''),
        pg_backend_pid()
 FROM pg_replication_slots s LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid
 WHERE s.slot_name = $1`
+
+// createFailoverSlot needs version 17. %s: the name, which is made of characters that need no quotes.
+const createFailoverSlot = `CREATE_REPLICATION_SLOT %s LOGICAL pgoutput (SNAPSHOT 'nothing', FAILOVER true)`
 
 const dropSlot = `SELECT pg_drop_replication_slot($1)`
 

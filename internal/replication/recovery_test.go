@@ -432,3 +432,36 @@ func TestExplainKeepsTheCause(t *testing.T) {
 		t.Error("the first record of a page")
 	}
 }
+
+func TestAFailoverSlotIsMadeFromVersion17OnAndItsSuccessorIsOneToo(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, pgtest.NewCluster(t, pgtest.Options{Version: "17"}).Database(t))
+	f.Exec(t, `SELECT pg_create_logical_replication_slot($1, 'pgoutput')`, f.Slot)
+	failover := func() bool {
+		return pgtest.One[bool](t, f.DB, `SELECT failover FROM pg_replication_slots WHERE slot_name = $1`, f.Slot)
+	}
+	f.cfg.Failover = true
+	stop := f.run(t)
+	f.up(t, 1)
+	if !failover() {
+		t.Error("the slot that was there has not been replaced")
+	}
+	stop()
+	// Whoever made it a failover slot wants it to stay one.
+	f.cfg.Failover = false
+	if _, err := EnsureSlot(t.Context(), f.cfg, true); err != nil || !failover() {
+		t.Errorf("recreated: failover %v, %v", failover(), err)
+	}
+}
+
+func TestAFailoverSlotIsRefusedWithWhatToSetBeforeVersion17(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, pgtest.NewCluster(t, pgtest.Options{Version: "16"}).Database(t))
+	f.cfg.Failover = true
+	f.run(t)
+	f.reason(t, "version 17", "set replication.failover: false")
+	f.cfg.Temporary = true
+	if err := f.cfg.Validate(); err == nil {
+		t.Error("a temporary failover slot passes")
+	}
+}

@@ -22,6 +22,7 @@ type slot struct {
 	database    string
 	here        bool // in the database of the connection
 	temporary   bool
+	failover    bool   // standbys take it over
 	activePID   int32  // of its walsender; 0: none
 	application string // of the walsender
 	invalid     string // why it can't be used any more; empty: it can
@@ -30,7 +31,7 @@ type slot struct {
 
 func readSlot(ctx context.Context, q table.Querier, name string) (slot, error) {
 	s := slot{exists: true}
-	err := q.QueryRow(ctx, findSlot, name).Scan(&s.plugin, &s.database, &s.here, &s.temporary, &s.activePID, &s.application,
+	err := q.QueryRow(ctx, findSlot, name).Scan(&s.plugin, &s.database, &s.here, &s.temporary, &s.failover, &s.activePID, &s.application,
 		&s.invalid, &s.ownPID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return slot{}, nil
@@ -70,6 +71,10 @@ type slotChange struct {
 // ensureSlot makes sure that there is a usable slot. stale, if not empty, is why an existing one must be replaced. busy is
 // asked about a slot that is in use; it returns nil when the slot is free by now.
 func ensureSlot(ctx context.Context, conn *pgx.Conn, cfg Config, stale string, busy func(slot) error) (slotChange, error) {
+	if text := conn.PgConn().ParameterStatus("server_version"); cfg.Failover && major(text) < 17 {
+		return slotChange{}, because("failover_slot", "set replication.failover: false",
+			"the server is of version %s, and failover slots need version 17", text)
+	}
 	s, err := readSlot(ctx, conn, cfg.Slot)
 	if err != nil {
 		return slotChange{}, err
@@ -90,6 +95,8 @@ func ensureSlot(ctx context.Context, conn *pgx.Conn, cfg Config, stale string, b
 		stale = "it was invalidated: " + s.invalid
 	case cfg.Temporary != s.temporary:
 		stale = "it is of the other kind, temporary or not"
+	case cfg.Failover && !s.failover:
+		stale = "it is no failover slot"
 	}
 	if stale == "" {
 		return slotChange{}, nil
@@ -98,10 +105,22 @@ func ensureSlot(ctx context.Context, conn *pgx.Conn, cfg Config, stale string, b
 	if !cfg.Create {
 		return slotChange{}, because("slot_unusable", drop+" "+createSlotSQL(cfg), "slot %s can't be used: %s", cfg.Slot, stale)
 	}
+	cfg.Failover = s.failover && !cfg.Temporary || cfg.Failover // who made it one wants its successor to be one
 	if _, err := conn.Exec(ctx, dropSlot, cfg.Slot); err != nil && sqlState(err) != codeUndefinedObject {
 		return slotChange{}, fmt.Errorf("drop slot %s: %w", cfg.Slot, err)
 	}
 	return createSlot(ctx, conn, cfg, stale)
+}
+
+// major is the number that a server's version begins with: 17.10, 18beta1, 15.18 (Debian 15.18-0).
+func major(version string) (n int) {
+	for _, c := range version {
+		if c < '0' || c > '9' {
+			break
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n
 }
 
 // createSlot waits for every transaction that writes at this moment; lock_timeout bounds each of these waits. The
@@ -110,9 +129,7 @@ func createSlot(ctx context.Context, conn *pgx.Conn, cfg Config, replaced string
 	if !cfg.Create && !cfg.Temporary {
 		return slotChange{}, because("slot_missing", createSlotSQL(cfg), "there is no slot %s", cfg.Slot)
 	}
-	_, err := pglogrepl.CreateReplicationSlot(ctx, conn.PgConn(), cfg.Slot, plugin, pglogrepl.CreateReplicationSlotOptions{
-		Temporary: cfg.Temporary, SnapshotAction: "NOEXPORT_SNAPSHOT", Mode: pglogrepl.LogicalReplication,
-	})
+	err := createSlotOn(ctx, conn, cfg)
 	if sqlState(err) == codeLockNotAvailable {
 		return slotChange{replaced: replaced}, waitsFor(ctx, conn, cfg)
 	}
@@ -122,8 +139,23 @@ func createSlot(ctx context.Context, conn *pgx.Conn, cfg Config, replaced string
 	return slotChange{created: true, replaced: replaced}, nil
 }
 
+func createSlotOn(ctx context.Context, conn *pgx.Conn, cfg Config) error {
+	if cfg.Failover {
+		_, err := conn.PgConn().Exec(ctx, fmt.Sprintf(createFailoverSlot, cfg.Slot)).ReadAll()
+		return err
+	}
+	_, err := pglogrepl.CreateReplicationSlot(ctx, conn.PgConn(), cfg.Slot, plugin, pglogrepl.CreateReplicationSlotOptions{
+		Temporary: cfg.Temporary, SnapshotAction: "NOEXPORT_SNAPSHOT", Mode: pglogrepl.LogicalReplication,
+	})
+	return err
+}
+
 func createSlotSQL(cfg Config) string {
-	return "SELECT pg_create_logical_replication_slot(" + quoteLiteral(cfg.Slot) + ", '" + plugin + "');"
+	more := ""
+	if cfg.Failover {
+		more = ", failover => true"
+	}
+	return "SELECT pg_create_logical_replication_slot(" + quoteLiteral(cfg.Slot) + ", '" + plugin + "'" + more + ");"
 }
 
 // waitsFor names the transactions that keep a slot from being created.
