@@ -159,37 +159,47 @@ func (c *Cluster) count(topic string) (int64, error) {
 }
 
 func (c *Cluster) read(topic string) ([]Record, error) {
-	client, err := sarama.NewClient(c.Brokers(), clientConfig())
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	consumer, err := sarama.NewConsumerFromClient(client)
-	if err != nil {
-		return nil, err
-	}
-	defer consumer.Close()
-	spans, err := spansOf(client, topic)
-	if err != nil {
-		return nil, err
-	}
 	var records []Record
-	for _, s := range spans {
-		if s.next == s.first {
-			continue
-		}
-		err := s.consume(consumer, nil, func(r Record) bool {
-			records = append(records, r)
-			return r.Offset < s.next-1
-		})
-		if err != nil {
-			return nil, err
-		}
+	err := c.Scan(topic, func(r Record) { records = append(records, r) })
+	if err != nil {
+		return nil, err
 	}
 	slices.SortFunc(records, func(a, b Record) int {
 		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 	})
 	return records, nil
+}
+
+// Scan gives all records that the topic has now to each, partition by partition in the order of their offsets. Unlike
+// ReadAll it keeps none, and needs no test.
+func (c *Cluster) Scan(topic string, each func(Record)) error {
+	client, err := sarama.NewClient(c.Brokers(), clientConfig())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	consumer, err := sarama.NewConsumerFromClient(client)
+	if err != nil {
+		return err
+	}
+	defer consumer.Close()
+	spans, err := spansOf(client, topic)
+	if err != nil {
+		return err
+	}
+	for _, s := range spans {
+		if s.next == s.first {
+			continue
+		}
+		err := s.consume(consumer, nil, func(r Record) bool {
+			each(r)
+			return r.Offset < s.next-1
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // consume gives the partition's records to more, from the first, until it returns false or stop is closed. With a nil
@@ -200,11 +210,11 @@ func (s span) consume(consumer sarama.Consumer, stop <-chan struct{}, more func(
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	var silence <-chan time.Time
-	if stop == nil {
-		timer := time.NewTimer(changeTimeout)
-		defer timer.Stop()
-		silence = timer.C
+	timer := time.NewTimer(changeTimeout)
+	defer timer.Stop()
+	silence := timer.C
+	if stop != nil {
+		silence = nil
 	}
 	for {
 		select {
@@ -212,10 +222,11 @@ func (s span) consume(consumer sarama.Consumer, stop <-chan struct{}, more func(
 			if m == nil || !more(record(m)) {
 				return nil
 			}
+			timer.Reset(changeTimeout)
 		case <-stop:
 			return nil
 		case <-silence:
-			return fmt.Errorf("partition %d of %s wasn't read to its end within %v", s.partition, s.topic, changeTimeout)
+			return fmt.Errorf("partition %d of %s wasn't read to its end: nothing came for %v", s.partition, s.topic, changeTimeout)
 		}
 	}
 }

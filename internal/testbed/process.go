@@ -52,7 +52,8 @@ func (p *Process) Exited(within time.Duration) bool {
 	if p.gone {
 		return true
 	}
-	_ = p.alive.SetReadDeadline(time.Now().Add(within))
+	// A deadline that has passed would make Read return before it looks.
+	_ = p.alive.SetReadDeadline(time.Now().Add(max(within, time.Millisecond)))
 	if _, err := p.alive.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		return false
 	}

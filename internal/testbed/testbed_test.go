@@ -244,6 +244,14 @@ func TestAProcessIsSeenToEnd(t *testing.T) {
 	}
 }
 
+func TestWhetherAProcessHasEndedIsKnownWithoutWaiting(t *testing.T) {
+	p, err := testbed.StartProcess(exec.Command("true"), nil, syscall.SIGKILL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testbed.Eventually(t, 10*time.Second, "the process to be seen to end", func() bool { return p.Exited(0) })
+}
+
 func TestAProcessIsStoppedEvenWhenItIsHalted(t *testing.T) {
 	// It has a handler: without one the kernel ends even a halted process.
 	p := shell(t, "trap 'kill $!; exit 0' TERM; sleep 1000 & touch $0; wait")
