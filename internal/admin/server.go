@@ -52,7 +52,8 @@ func New(cfg Config, source Source, gatherer prometheus.Gatherer, actions Action
 	if cfg.Listen == "" || cfg.Listen == "off" {
 		return s, nil
 	}
-	if s.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
+	var listen net.ListenConfig
+	if s.listener, err = listen.Listen(context.Background(), "tcp", cfg.Listen); err != nil { // a name is resolved, no more
 		return nil, fmt.Errorf("listen for http: %w (set http.listen to a free address of this machine, or to \"\" for no endpoint)", err)
 	}
 	s.auth.nameCookie(s.listener.Addr())

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -112,7 +113,7 @@ func (f *fixture) returned(want error) {
 	synctest.Wait()
 	select {
 	case err := <-f.result:
-		if err != want {
+		if !errors.Is(err, want) {
 			f.t.Errorf("Run returned %v, want %v", err, want)
 		}
 	default:

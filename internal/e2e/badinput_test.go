@@ -122,7 +122,7 @@ func TestG1ARoleWithoutUpdatePublishesNothingAndIsTold(t *testing.T) {
 	db.Exec(t, `INSERT INTO outbox (topic, key, payload) VALUES ('orders', 'a', '1')`)
 	config, addr := configFile(t, db, settings{yaml: toStdout, dsn: db.DSNAs(role)})
 	r := launch(t, config, addr)
-	grant := fmt.Sprintf(`GRANT UPDATE, DELETE ON "public"."outbox" TO "%s";`, role)
+	grant := fmt.Sprintf(`GRANT UPDATE, DELETE ON "public"."outbox" TO %q;`, role)
 	pgtest.Eventually(t, 30*time.Second, "the remedy in the log", func() bool { return strings.Contains(strings.ReplaceAll(r.log(), `\"`, `"`), grant) })
 	pgtest.Eventually(t, 30*time.Second, "the remedy in /readyz", func() (bool, error) {
 		code, body, err := r.get("/readyz")

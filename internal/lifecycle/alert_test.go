@@ -191,7 +191,7 @@ func TestAlertsAreGroupedByTheMinute(t *testing.T) {
 				t.Error(err)
 			}
 			all = append(all, s)
-			return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)

@@ -97,7 +97,7 @@ func TestCase42_SlotNamesFollowPostgresRule(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if Config(Config{DSN: "host=h", Slot: "s"}).Validate() == nil || (Config{DSN: "host=h", Slot: "s", Publication: strings.Repeat("ä", 32)}).Validate() == nil {
+	if (Config{DSN: "host=h", Slot: "s"}).Validate() == nil || (Config{DSN: "host=h", Slot: "s", Publication: strings.Repeat("ä", 32)}).Validate() == nil {
 		t.Error("a bad publication name")
 	}
 }

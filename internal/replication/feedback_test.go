@@ -52,7 +52,7 @@ func TestCase11_ThePositionIsExplicitAndNeverZeroOrAhead(t *testing.T) {
 func TestFeedbackHasItsPace(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1e9, 0)
-	at := func(d time.Duration) time.Time { return start.Add(d) }
+	at := start.Add
 	fresh := func() *feedback {
 		return &feedback{watchdog: 30 * time.Second, received: 10, sent: 10, sentAt: start, heardAt: start, askedAt: start}
 	}

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -375,7 +376,7 @@ func TestG10_AStopFreesTheSlotAndConfirmsWhatCame(t *testing.T) {
 	if got := f.lsn(t, `SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = $1`, f.Slot); got < passed {
 		t.Errorf("confirmed %v of %v", got, passed)
 	}
-	if err := f.recv.lastLost(); err != errStopped {
+	if err := f.recv.lastLost(); !errors.Is(err, errStopped) {
 		t.Errorf("lost: %v", err)
 	}
 	if st := f.stream.State(); st.Up || !strings.Contains(st.Reason, "stopped") || st.LastMessageAge != 0 {

@@ -116,14 +116,19 @@ func topicConfigs(client sarama.Client, topic string, names ...string) (map[stri
 	if err != nil {
 		return nil, err
 	}
-	entries, err := admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic, ConfigNames: names})
+	results, err := admin.DescribeConfigs([]*sarama.ConfigResource{{Type: sarama.TopicResource, Name: topic, ConfigNames: names}}, sarama.DescribeConfigsOptions{})
 	if err != nil {
 		return nil, err
 	}
 	configs := map[string]int{}
-	for _, e := range entries {
-		if n, err := strconv.Atoi(e.Value); err == nil {
-			configs[e.Name] = n
+	for _, r := range results {
+		if r.ErrorCode != sarama.ErrNoError {
+			return nil, r.ErrorCode
+		}
+		for _, e := range r.Configs {
+			if n, err := strconv.Atoi(e.Value); err == nil {
+				configs[e.Name] = n
+			}
 		}
 	}
 	return configs, nil

@@ -92,28 +92,28 @@ func (t *TLS) apply(s *sarama.Config) error {
 	return nil
 }
 
-func (a *SASL) apply(s *sarama.Config) error {
-	if a.Mechanism == "none" {
+func (s *SASL) apply(c *sarama.Config) error {
+	if s.Mechanism == "none" {
 		return nil
 	}
-	password := a.Password
-	if a.PasswordFile != "" {
-		text, err := os.ReadFile(a.PasswordFile)
+	password := s.Password
+	if s.PasswordFile != "" {
+		text, err := os.ReadFile(s.PasswordFile)
 		if err != nil {
 			return fmt.Errorf("sink.kafka.sasl.password_file: %w", err)
 		}
 		if password = strings.TrimRight(string(text), " \t\r\n"); password == "" {
-			return fmt.Errorf("sink.kafka.sasl.password_file: %s is empty", a.PasswordFile)
+			return fmt.Errorf("sink.kafka.sasl.password_file: %s is empty", s.PasswordFile)
 		}
 	}
-	s.Net.SASL.Enable = true
-	s.Net.SASL.Mechanism = mechanisms[a.Mechanism]
-	s.Net.SASL.User, s.Net.SASL.Password = a.Username, password
+	c.Net.SASL.Enable = true
+	c.Net.SASL.Mechanism = mechanisms[s.Mechanism]
+	c.Net.SASL.User, c.Net.SASL.Password = s.Username, password
 	hash := scram.HashGeneratorFcn(sha512.New)
-	if a.Mechanism == "scram-sha-256" {
+	if s.Mechanism == "scram-sha-256" {
 		hash = sha256.New
 	}
-	s.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{hash: hash} }
+	c.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramClient{hash: hash} }
 	return nil
 }
 

@@ -54,7 +54,7 @@ func (s *Sink) Publish(ctx context.Context, events []*event.Event) []error {
 	}
 	ends := make([]int, len(events))
 	s.encode(ends, events)
-	done := make(chan error, 1)
+	done := make(chan struct{})
 	s.writing.Go(func() {
 		defer s.give()
 		n, err := s.write()
@@ -63,7 +63,7 @@ func (s *Sink) Publish(ctx context.Context, events []*event.Event) []error {
 				results[i] = unavailable(err)
 			}
 		}
-		done <- err
+		close(done)
 	})
 	select {
 	case <-done:
