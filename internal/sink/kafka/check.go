@@ -116,19 +116,15 @@ func topicConfigs(client sarama.Client, topic string, names ...string) (map[stri
 	if err != nil {
 		return nil, err
 	}
-	results, err := admin.DescribeConfigs([]*sarama.ConfigResource{{Type: sarama.TopicResource, Name: topic, ConfigNames: names}}, sarama.DescribeConfigsOptions{})
+	//nolint:staticcheck // its successor DescribeConfigs fails here with an error code that the broker did not send
+	entries, err := admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic, ConfigNames: names})
 	if err != nil {
 		return nil, err
 	}
 	configs := map[string]int{}
-	for _, r := range results {
-		if r.ErrorCode != sarama.ErrNoError {
-			return nil, r.ErrorCode
-		}
-		for _, e := range r.Configs {
-			if n, err := strconv.Atoi(e.Value); err == nil {
-				configs[e.Name] = n
-			}
+	for _, e := range entries {
+		if n, err := strconv.Atoi(e.Value); err == nil {
+			configs[e.Name] = n
 		}
 	}
 	return configs, nil
