@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/IBM/sarama"
 
@@ -19,7 +20,7 @@ func (s *Sink) Check(ctx context.Context, topics []string) []preflight.Finding {
 	defer cancel()
 	subject := "kafka " + strings.Join(s.config.Brokers, ",")
 	var findings []preflight.Finding
-	err := s.visit(ctx, func(client sarama.Client) error {
+	err := s.visitReady(ctx, func(client sarama.Client) error {
 		findings = append(findings, preflight.Finding{Severity: preflight.OK, Subject: subject,
 			Detail: fmt.Sprintf("%s answered and let the relay produce.", count(len(client.Brokers()), "broker"))})
 		for _, topic := range slices.Compact(slices.Sorted(slices.Values(topics))) {
@@ -35,6 +36,24 @@ func (s *Sink) Check(ctx context.Context, topics []string) []preflight.Finding {
 		return []preflight.Finding{{Severity: preflight.Failure, Subject: subject, Detail: fmt.Sprintf("The brokers can't be used: %v.", err), Remedy: remedy}}
 	}
 	return findings
+}
+
+// loadingPause is how long a broker is left alone that is just starting.
+const loadingPause = 200 * time.Millisecond
+
+// visitReady is visit, but waits for a broker that is still loading its state: that says nothing about the settings.
+func (s *Sink) visitReady(ctx context.Context, look func(sarama.Client) error) error {
+	for {
+		err := s.visit(ctx, look)
+		if !errors.Is(err, sarama.ErrOffsetsLoadInProgress) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(loadingPause):
+		}
+	}
 }
 
 func (s *Sink) checkTopic(client sarama.Client, topic string) []preflight.Finding {
