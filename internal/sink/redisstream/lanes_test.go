@@ -108,9 +108,9 @@ func (l *lanes) lane(lane, batch int, stream string) {
 	}
 }
 
-// deliver publishes a batch until all of it is acknowledged.
+// deliver publishes a batch until all of it is acknowledged, even when the lanes are to stop; not when the test has failed.
 func (l *lanes) deliver(events []*event.Event) bool {
-	for len(events) > 0 {
+	for len(events) > 0 && !l.t.Failed() {
 		var back []*event.Event
 		held := map[string]bool{}
 		for i, err := range l.sink.Publish(context.Background(), events) {
@@ -142,7 +142,7 @@ func (l *lanes) deliver(events []*event.Event) bool {
 			time.Sleep(testbed.Tick) // a pause between tries, as the relay has
 		}
 	}
-	return true
+	return len(events) == 0
 }
 
 // await waits until so many further batches were delivered.

@@ -81,6 +81,13 @@ func TestAUserWhoMayWriteNowhereLetsNoEventDie(t *testing.T) {
 		recovered(t, s)
 		published(t, s, sinktest.Event("orders", "k", "3"))
 	}
+	for _, stream := range []string{"orders", "others"} {
+		for _, e := range server.Entries(t, stream) {
+			if e.Fields["id"] == "" {
+				t.Error("a Probe has written its entry")
+			}
+		}
+	}
 }
 
 func TestAWrongPasswordIsUnavailableAndIsNotRepeated(t *testing.T) {
