@@ -28,5 +28,5 @@ func unstorable(s string) bool {
 		}
 		high = code >= 0xd800 && code <= 0xdbff
 	}
-	return high
+	return false // after the last escape there was at least the quote that ends the string
 }

@@ -57,21 +57,21 @@ func ExampleWriteSQL() {
 
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
-	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
+	defer func() { _ = tx.Rollback() }() // after a commit there is nothing to roll back
 	if _, err := tx.ExecContext(ctx, "UPDATE orders SET state = 'paid'"); err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	err = outbox.WriteSQL(ctx, tx,
 		outbox.Message{Topic: "orders", Key: "A-1", Type: "OrderPaid", Payload: outbox.JSON(OrderPaid{"A-1", 4200})},
 		outbox.Message{Topic: "orders", Key: "A-2", Type: "OrderPaid", Payload: outbox.JSON(OrderPaid{"A-2", 100})},
 	)
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	if err := tx.Commit(); err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	show(pool)
 	// Output:
@@ -98,13 +98,13 @@ func ExampleNew() {
 		}),
 	)
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		return w.Write(ctx, tx, outbox.Message{Topic: "orders", Key: "A-1", Type: "OrderPaid", Payload: outbox.JSON(OrderPaid{"A-1", 4200})})
 	})
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	show(pool)
 	// Output:

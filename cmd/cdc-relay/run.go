@@ -26,6 +26,9 @@ func (a *app) serve(ctx context.Context) error {
 		return err
 	}
 	defer o.close()
+	if o.cfg.Wake.Kind != "none" {
+		return notBuilt("wake.kind", o.cfg.Wake.Kind)
+	}
 	log := newLog(a.errOut, o.cfg.Log)
 	s, err := openSink(o.cfg, a.out, log)
 	if err != nil {

@@ -15,6 +15,9 @@ import (
 // openSink makes the configured sink. It reaches for no broker yet: that is for Probe, Check and Publish. So all that can
 // be wrong here is the configuration, and the error is a *config.Error.
 func openSink(cfg *config.Config, out io.Writer, log *slog.Logger) (sink.Sink, error) {
+	if cfg.Sink.Format != "raw" {
+		return nil, notBuilt("sink.format", cfg.Sink.Format)
+	}
 	switch cfg.Sink.Kind {
 	case "stdout":
 		return stdout.New(out), nil
@@ -33,8 +36,13 @@ func openSink(cfg *config.Config, out io.Writer, log *slog.Logger) (sink.Sink, e
 	case "discard":
 		return discard.Sink{}, nil
 	default:
-		return nil, &config.Error{Problems: []config.Problem{{Key: "sink.kind", Message: "can't be " + cfg.Sink.Kind + " in this build"}}}
+		return nil, notBuilt("sink.kind", cfg.Sink.Kind)
 	}
+}
+
+// notBuilt refuses a setting that has a name and no code yet: to ignore it would be to promise it.
+func notBuilt(key, value string) error {
+	return &config.Error{Problems: []config.Problem{{Key: key, Message: "can't be " + value + " in this build"}}}
 }
 
 // kafkaConfig is the Kafka sink's form of the settings.

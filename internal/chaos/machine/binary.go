@@ -105,7 +105,7 @@ func Mutants() []Mutant {
 // -07:00. The monotonic clock is left alone, as in reality.
 func skewedClock() Mutant {
 	return Mutant{
-		File: filepath.Join(runtime.GOROOT(), "src/time/time.go"),
+		File: filepath.Join(runtime.GOROOT(), "src", "time", "time.go"),
 		Edits: []Edit{
 			{From: "\t\"math/bits\"\n", To: "\t\"math/bits\"\n\t\"syscall\"\n"},
 			{From: "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n", To: `var clockSkew = func() int64 {

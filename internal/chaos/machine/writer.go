@@ -217,7 +217,7 @@ func (wr *writer) draft() (e history.Event, payload string) {
 		e.Seq = k.seq
 	}
 	// The form in which jsonb prints it, so that both tables publish the same bytes.
-	payload = fmt.Sprintf(`{"u": %d, "x": "%s"}`, e.UID, strings.Repeat("x", length))
+	payload = fmt.Sprintf(`{"u": %d, "x": %q}`, e.UID, strings.Repeat("x", length))
 	e.Sum = crc32.ChecksumIEEE([]byte(payload))
 	wr.txn = append(wr.txn, e)
 	return e, payload

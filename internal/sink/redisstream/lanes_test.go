@@ -186,9 +186,8 @@ func (l *lanes) audit(read func() []redistest.Entry) (duplicates int) {
 		if id := e.Fields["id"]; seen[id] {
 			duplicates++
 			continue
-		} else {
-			seen[id] = true
 		}
+		seen[e.Fields["id"]] = true
 		got[e.Fields["key"]] = append(got[e.Fields["key"]], e.Fields["payload"])
 	}
 	for key, n := range l.sent {

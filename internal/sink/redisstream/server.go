@@ -30,7 +30,7 @@ func (s *server) learn(ctx context.Context, c *Config) error {
 		return nil
 	}
 	conn := s.Conn()
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // it goes back to the pool, or is broken
 	if err := begin(ctx, conn); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ var errTransaction = errors.New("the relay's user gets no transaction (MULTI, EX
 // anything else: the connection may be within a transaction.
 func tryWrite(ctx context.Context, s *server, stream string) error {
 	conn := s.Conn()
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // it goes back to the pool, or is broken
 	if err := begin(ctx, conn); err != nil {
 		return err
 	}
