@@ -103,7 +103,7 @@ func newServer(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	s.client = redis.NewClient(&redis.Options{Addr: s.Addr(), Password: o.Password, MaxRetries: -1, DialerRetries: 1, Protocol: 2, DisableIdentity: true,
+	s.client = redis.NewClient(&redis.Options{Addr: s.Addr(), Password: o.Password, MaxRetries: -1, DialerRetries: 1, ReadTimeout: commandTimeout, Protocol: 2, DisableIdentity: true,
 		PipelinePoolSize: -1, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
 	return s, nil
 }

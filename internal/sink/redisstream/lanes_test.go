@@ -67,6 +67,7 @@ type lanes struct {
 	mu      sync.Mutex
 	sent    map[string]int // events acknowledged of each key, numbered from 0
 	outages int
+	waiting int // lanes that wait for a Probe to succeed
 	rounds  int
 }
 
@@ -130,19 +131,31 @@ func (l *lanes) deliver(events []*event.Event) bool {
 		if events = back; len(back) == 0 {
 			return true
 		}
-		l.mu.Lock()
-		l.outages++
-		l.mu.Unlock()
-		deadline := time.Now().Add(40 * time.Second)
-		for l.sink.Probe(context.Background()) != nil {
-			if time.Now().After(deadline) {
-				l.t.Error("no Probe succeeds")
-				return false
-			}
-			time.Sleep(testbed.Tick) // a pause between tries, as the relay has
+		if !l.recover() {
+			l.t.Error("no Probe succeeds")
+			return false
 		}
 	}
 	return len(events) == 0
+}
+
+// recover probes until Redis takes writes again.
+func (l *lanes) recover() bool {
+	count := func(outages, waiting int) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.outages, l.waiting = l.outages+outages, l.waiting+waiting
+	}
+	count(1, 1)
+	defer count(0, -1)
+	deadline := time.Now().Add(40 * time.Second)
+	for l.sink.Probe(context.Background()) != nil {
+		if time.Now().After(deadline) {
+			return false
+		}
+		time.Sleep(testbed.Tick) // a pause between tries, as the relay has
+	}
+	return true
 }
 
 // await waits until so many further batches were delivered.
@@ -162,6 +175,13 @@ func (l *lanes) hadOutages() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.outages
+}
+
+// allWait says whether every one of n lanes waits.
+func (l *lanes) allWait(n int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waiting == n
 }
 
 func (l *lanes) finish() {

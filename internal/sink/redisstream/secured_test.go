@@ -2,6 +2,7 @@ package redisstream_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/internal/event"
 	"github.com/cdc-relay/cdc-relay/internal/preflight"
@@ -17,7 +18,7 @@ func TestG9_TheUserOfTheDocsMayDoAllThatTheRelayDoes(t *testing.T) {
 		"least on >secret resetchannels ~orders* -@all +multi +exec +discard +xadd",
 	}})
 	replica := server.NewReplica(t)
-	s := opened(t, redisstream.Config{URL: "redis://relay:secret@" + server.Addr(), MaxAge: 1 << 40, WaitReplicas: 1})
+	s := opened(t, redisstream.Config{URL: "redis://relay:secret@" + server.Addr(), MaxAge: 1 << 40, WaitReplicas: 1, WaitTimeout: 5 * time.Second})
 	published(t, s, sinktest.Event("orders.a", "k", "1"))
 	if n := replica.Len(t, "orders.a"); n != 1 {
 		t.Errorf("%d entries", n)
@@ -134,7 +135,7 @@ func TestG9_TLSIsVerified(t *testing.T) {
 		{"a client certificate of somebody else", "rediss://" + strict.TLSAddr(), redisstream.TLS{CAFile: strict.Certificates().CA, CertFile: certs.ClientCert, KeyFile: certs.ClientKey}, "tls_failed or connection_lost"},
 		{"plain to a TLS port", "redis://" + server.TLSAddr(), redisstream.TLS{}, "connection_lost"},
 	} {
-		s := opened(t, redisstream.Config{URL: test.url, TLS: test.tls})
+		s := opened(t, redisstream.Config{URL: test.url, TLS: test.tls, Timeout: 20 * time.Second})
 		results := s.Publish(t.Context(), []*event.Event{sinktest.Event("orders", "k", test.name)})
 		switch {
 		case test.reason == "" && results[0] != nil:

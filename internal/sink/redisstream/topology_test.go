@@ -57,9 +57,9 @@ func TestG1_ANodeOfAClusterThatDiesLosesNothingAndKeepsTheOrder(t *testing.T) {
 	l := run(t, s, 6, 50, streams...)
 	for node := range 2 {
 		l.await(10)
-		do(t, c.Nodes[node].Kill())
 		before := l.hadOutages()
-		testbed.Eventually(t, 20*time.Second, "an outage", func() bool { return l.hadOutages() > before })
+		do(t, c.Nodes[node].Kill())
+		testbed.Eventually(t, 20*time.Second, "an outage", func() bool { return l.hadOutages() > before || l.allWait(6) })
 		do(t, c.Nodes[node].Start(context.Background()))
 	}
 	l.await(10)
@@ -186,7 +186,7 @@ func TestReplicasThatAreSilentMakeWhatTheyDontHaveUnavailable(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t, redistest.Options{})
 	replica := server.NewReplica(t)
-	s := opened(t, redisstream.Config{URL: server.URL(), WaitReplicas: 1, WaitTimeout: 200 * time.Millisecond})
+	s := opened(t, redisstream.Config{URL: server.URL(), WaitReplicas: 1, WaitTimeout: 2 * time.Second})
 	stream := redistest.StreamName(t)
 	published(t, s, sinktest.Event(stream, "k", "0"))
 	if n := replica.Len(t, stream); n != 1 {
