@@ -79,20 +79,45 @@ func (m *machine) pump() {
 	m.ready = waiting
 }
 
-// next takes the lane's next batch: what was held first, then what waits.
+// next takes the lane's next batch: what was held first, then what waits. It ends before an event whose key is in it with
+// another topic: a broker takes topics independently of one another, so that the later event could be published first, or
+// although the earlier one fails.
 func (l *lane) next(maxRows, maxBytes int) []item {
 	from := &l.queue
 	if len(l.held) > 0 {
 		from = &l.held
 	}
 	n, bytes := 0, 0
-	for n < len(*from) && n < maxRows && (n == 0 || bytes+(*from)[n].Size() <= maxBytes) {
+	var topics topics
+	for n < len(*from) && n < maxRows && (n == 0 || bytes+(*from)[n].Size() <= maxBytes) && topics.admit(*from, n) {
 		bytes += (*from)[n].Size()
 		n++
 	}
 	batch := slices.Clone((*from)[:n])
 	*from = slices.Delete(*from, 0, n)
 	return batch
+}
+
+// topics are the topic of each key of a batch; nil while all have the same, which costs nothing.
+type topics map[key]string
+
+// admit notes the topic of item n; false: its key has another one.
+func (t *topics) admit(items []item, n int) bool {
+	it := items[n]
+	if *t == nil && it.Topic != items[0].Topic {
+		*t = topics{}
+		for _, before := range items[:n] {
+			(*t)[before.key] = before.Topic
+		}
+	}
+	if *t == nil {
+		return true
+	}
+	if topic, ok := (*t)[it.key]; ok && topic != it.Topic {
+		return false
+	}
+	(*t)[it.key] = it.Topic
+	return true
 }
 
 // drop takes the rows out of dispatch: they stay PENDING, and are neither failed nor settled.

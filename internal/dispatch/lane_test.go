@@ -47,6 +47,27 @@ func TestBoundsALaneIsBounded(t *testing.T) {
 	r.expectMode(CatchUp)
 }
 
+func routed(id int64, k, topic string) *event.Event {
+	e := row(id, k)
+	e.Topic = topic
+	return e
+}
+
+// Two topics are taken by a broker independently of one another: the later event of a key must not be under way while the
+// earlier one is.
+func TestG3ABatchHasEachKeyWithOneTopicOnly(t *testing.T) {
+	r := newPollingRig(t, func(l *limits) { l.lanes = 1 })
+	r.after(rigInterval)
+	r.begin()
+	r.page(100, true, routed(1, "a", "x"), routed(2, "b", "x"), routed(3, "c", "y"), routed(4, "a", "x"), routed(5, "b", "y"), routed(6, "b", "y"),
+		routed(7, "a", "y"), routed(8, "b", "x"))
+	r.expectSent(1, 2, 3, 4) // 5 has the key of 2 and another topic
+	r.done(func(item) error { return nil })
+	r.expectSent(1, 2, 3, 4, 5, 6, 7)
+	r.done(func(item) error { return nil })
+	r.expectSent(1, 2, 3, 4, 5, 6, 7, 8)
+}
+
 func TestBatchIsBoundedInRowsAndBytesAndALargeEventGoesAlone(t *testing.T) {
 	r := newPollingRig(t, func(l *limits) { l.batch, l.batchBytes = 3, 2*sized(1, "a", 100).Size() })
 	r.after(rigInterval)
