@@ -110,6 +110,7 @@ func (l *link) read(from net.Conn, pieces chan<- piece) {
 func (l *link) write(p *Proxy, d Direction, part piece, to net.Conn) bool {
 	for len(part.data) > 0 {
 		f, changed := p.now()
+		f = f.in(d)
 		if f.stalled&d != 0 {
 			if !l.wait(nil, changed) {
 				return false

@@ -24,7 +24,16 @@ const (
 type faults struct {
 	stalled Direction
 	delay   time.Duration
-	limit   int // bytes a second; 0: none
+	limit   int       // bytes a second; 0: none
+	slowed  Direction // where delay and limit hold; 0: both
+}
+
+// in are the faults of one direction.
+func (f faults) in(d Direction) faults {
+	if f.slowed != 0 && f.slowed&d == 0 {
+		f.delay, f.limit = 0, 0
+	}
+	return f
 }
 
 // Proxy passes TCP connections on to a target, and misbehaves when told to. What it is told holds for the connections it
@@ -121,6 +130,9 @@ func (p *Proxy) Delay(d time.Duration) { p.change(func(f *faults) { f.delay = d 
 func (p *Proxy) Limit(bytesPerSecond int) {
 	p.change(func(f *faults) { f.limit = max(0, bytesPerSecond) })
 }
+
+// Confine lets Delay and Limit hold in one direction only, until it is told Both.
+func (p *Proxy) Confine(d Direction) { p.change(func(f *faults) { f.slowed = d }) }
 
 // Close resets all connections, stops listening and waits until nothing of the proxy runs. Further calls do nothing.
 func (p *Proxy) Close() error {

@@ -266,6 +266,23 @@ func TestLimitHoldsBackWhatIsTooMuch(t *testing.T) {
 	receive(t, conn, "0123456789012345678901234567890123456789")
 }
 
+func TestConfinedDelayLeavesTheOtherDirectionAlone(t *testing.T) {
+	t.Parallel()
+	p := proxy(t, server(t, echo))
+	conn := dial(t, p.Addr())
+	p.Confine(chaos.ToClient)
+	p.Delay(time.Hour)
+	send(t, conn, "a")
+	silent(t, conn)
+	p.Confine(chaos.ToServer) // what is held back goes back to the client alone
+	receive(t, conn, "a")
+	p.Confine(chaos.Both)
+	send(t, conn, "b")
+	silent(t, conn)
+	p.Delay(0)
+	receive(t, conn, "b")
+}
+
 func TestAMissingTargetResetsTheClientAndMayComeLater(t *testing.T) {
 	t.Parallel()
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -11,6 +12,7 @@ type fate struct {
 	first     int // index of its first record; -1: none
 	everDead  bool
 	published time.Time // when it was first marked; zero: never
+	retained  time.Time // since when its retention counts
 	state     string    // the last one of the diary; empty: the diary has nothing
 	deleted   bool
 }
@@ -91,7 +93,10 @@ func (c *checker) gatherChanges() {
 		switch {
 		case ch.From == Pending && ch.To == Published:
 			if f.published.IsZero() {
-				f.published = ch.At
+				f.published, f.retained = ch.At, ch.At
+				if !ch.PublishedAt.IsZero() {
+					f.retained = ch.PublishedAt
+				}
 			}
 		case ch.From == Pending && ch.To == Dead:
 			f.everDead = true
@@ -99,7 +104,7 @@ func (c *checker) gatherChanges() {
 		case ch.From == ch.To: // an attempt
 		case ch.From == Published && ch.To == Gone:
 			c.out.Purged++
-			if age := ch.At.Sub(f.published); f.published.IsZero() || age < c.Rules.Retention {
+			if age := ch.At.Sub(f.retained); f.published.IsZero() || age < c.Rules.Retention {
 				c.find(RowGone, ch.At, "%s was deleted %v after it was marked PUBLISHED, its retention is %v", c.name(e), age, c.Rules.Retention)
 			}
 		default:
@@ -179,6 +184,9 @@ func (c *checker) judge(i int) {
 	state := Published
 	if f.row >= 0 {
 		state = c.Rows[f.row].Status
+		if was := cmp.Or(f.state, Pending); was != state {
+			c.find(Transition, e.At, "%s is %s in the end, and the last its diary says is %s", c.name(e), state, was)
+		}
 	}
 	switch {
 	case state == Pending:
@@ -186,7 +194,7 @@ func (c *checker) judge(i int) {
 	case state == Published && f.first < 0 && !c.vanished(e):
 		c.tally(e.At).Lost++
 		c.find(Lost, e.At, "%s is %s and was not seen in topic %s", c.name(e), state, e.Topic)
-	case state == Published && f.first >= 0 && f.published.Before(c.Records[f.first].At) && !c.vanished(e):
+	case state == Published && f.first >= 0 && !f.published.IsZero() && f.published.Before(c.Records[f.first].At) && !c.vanished(e):
 		c.find(MarkedEarly, f.published, "%s was marked %v before the broker had it", c.name(e), c.Records[f.first].At.Sub(f.published))
 	}
 }

@@ -47,6 +47,9 @@ type Change struct {
 	Attempted bool   // the number of attempts has grown
 	Error     string
 	At        time.Time
+	// PublishedAt is the row's published_at after the change, from which its retention counts. It is earlier than At when
+	// the UPDATE had to wait for a lock. Zero: none.
+	PublishedAt time.Time
 }
 
 // Row is a row of the final table.
@@ -67,17 +70,20 @@ const (
 
 // Window is the time from one fault to the next.
 type Window struct {
-	Kind   string
-	Began  time.Time
-	Healed time.Time // when the fault was over
-	Back   time.Time // when the relay delivered as before; zero: not before the next fault
-	Bound  int       // duplicates that the promise allows
-	Why    string    // the bound is so high; empty: by the fault's kind
+	Kind    string
+	Began   time.Time
+	Healed  time.Time // when the fault was over
+	Back    time.Time // when the relay delivered as before; zero: not before the next fault
+	Repeats int       // how often what was in flight may have been sent again: see Rules.InFlight
+	Why     []string  // for each repeat
 }
 
 // Rules are what a judge must know of the run.
 type Rules struct {
 	Retention time.Duration
+	// InFlight is what one crash of the relay, one lost lease or one renewal of its producer may repeat: what was in flight,
+	// and one batch of marks.
+	InFlight int
 	// Recreated are topics that were deleted and made again, and when that was last done: what was published before is
 	// gone.
 	Recreated map[string]time.Time

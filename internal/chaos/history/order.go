@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // order checks that the first publications of each key of a table follow the order of the writers' commits, which
@@ -74,8 +75,9 @@ func (c *checker) late(i, overtook int) {
 // bounds holds the duplicates of each window against what the promise allows.
 func (c *checker) bounds() {
 	for n, w := range c.Windows {
-		if d := c.out.Tallies[n].Duplicates; d > w.Bound {
-			c.find(Duplicates, w.Began, "%d events came again after %q at %s; allowed are %d", d, w.Kind, clock(w.Began), w.Bound)
+		if d, most := c.out.Tallies[n].Duplicates, w.Repeats*c.Rules.InFlight; d > most {
+			c.find(Duplicates, w.Began, "%d events came again during %q at %s; allowed are %d (%d times what is in flight: %s)",
+				d, w.Kind, clock(w.Began), most, w.Repeats, strings.Join(w.Why, ", "))
 		}
 	}
 }

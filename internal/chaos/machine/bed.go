@@ -127,6 +127,7 @@ func heal(p *chaos.Proxy) error {
 	p.Resume()
 	p.Delay(0)
 	p.Limit(0)
+	p.Confine(chaos.Both)
 	return p.Restore()
 }
 

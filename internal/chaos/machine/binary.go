@@ -60,8 +60,8 @@ type Mutant struct {
 type Edit struct{ From, To string }
 
 // Mutants are the relay broken on purpose.
-func Mutants() []Mutant {
-	return []Mutant{
+func Mutants() []*Mutant {
+	return []*Mutant{
 		{
 			Name: "takes a row for acknowledged before the broker has it", Finds: []string{history.MarkedEarly, history.Lost},
 			Kinds: []string{"connections to Kafka stalled", "kill -9 of all relays"},
@@ -94,8 +94,8 @@ func Mutants() []Mutant {
 			Kinds: []string{"connections to Kafka stalled", "kill -9 of all relays"},
 			File:  "internal/dispatch/sender.go",
 			Edits: []Edit{{
-				From: "\t\terrs := s.publish(ctx, batch)\n",
-				To:   "\t\tfor _, it := range batch {\n\t\t\td.settler.Mark([]*event.Event{it.Event})\n\t\t}\n\t\terrs := s.publish(ctx, batch)\n",
+				From: "\t\tr := laneResult{lane: n, errs: s.publish(ctx, batch)}\n",
+				To:   "\t\tfor _, it := range batch {\n\t\t\td.settler.Mark([]*event.Event{it.Event})\n\t\t}\n\t\tr := laneResult{lane: n, errs: s.publish(ctx, batch)}\n",
 			}},
 		},
 	}
@@ -103,8 +103,8 @@ func Mutants() []Mutant {
 
 // skewedClock is the standard library with a clock that CHAOS_CLOCK_SKEW moves, in hours and minutes as in +00:10 or
 // -07:00. The monotonic clock is left alone, as in reality.
-func skewedClock() Mutant {
-	return Mutant{
+func skewedClock() *Mutant {
+	return &Mutant{
 		//nolint:staticcheck // the overlay is for a build on this machine, by the Go that built this program
 		File: filepath.Join(runtime.GOROOT(), "src", "time", "time.go"),
 		Edits: []Edit{
@@ -132,8 +132,7 @@ func Now() Time {
 
 // BuildSkewed builds the relay with a clock that an environment variable moves.
 func BuildSkewed(ctx context.Context, path string) error {
-	m := skewedClock()
-	return Build(ctx, path, false, &m)
+	return Build(ctx, path, false, skewedClock())
 }
 
 // overlay writes the changed file and the list that go build takes.

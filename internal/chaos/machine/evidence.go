@@ -11,15 +11,19 @@ import (
 	"github.com/cdc-relay/cdc-relay/internal/chaos/history"
 )
 
-// telling are the lines of the relay's log that say that something happened which may repeat events: see the table of
-// duplicates in docs/delivery-semantics.md. Each raises the bound of the window in which it was written.
+// telling are the lines of the relay's log that say that something happened which may repeat what was in flight: see the
+// table of duplicates in docs/delivery-semantics.md. Each raises the bound of the window in which it was written, as
+// often as it was written: while the brokers are kept from answering, the producer is renewed more than once.
 var telling = map[string]string{
-	"lock session does not answer": "the lease was lost",
-	"sink is not available":        "the broker was lost",
-	"kafka is unavailable":         "the broker was lost",
-	"stop timeout is over":         "the stop took too long",
+	"the lock is lost":            "the lease was lost",
+	"kafka is unavailable":        "the brokers were lost",
+	"kafka gets another producer": "the producer was renewed",
+	"stop timeout is over":        "the stop took too long",
 	"stopped before all outcomes were written, what was published will be published again": "the stop took too long",
 }
+
+// lateRepeats is how long after such a line what was in flight may come again: the brokers must be there again first.
+const lateRepeats = 10 * time.Second
 
 // evidence reads the logs of all relays that ran: what explains duplicates, and what is a finding by itself.
 func (w *world) evidence(windows []history.Window) error {
@@ -61,20 +65,13 @@ func (w *world) readLog(f logFile, windows []history.Window) error {
 	return nil
 }
 
-// raise raises the bound of the window at t; and of the next one, when that begins so soon that what is sent again may
-// fall into it.
+// raise allows a repeat in the window at t, and in those that begin so soon that what is sent again may fall into them.
 func raise(windows []history.Window, t time.Time, why string) {
 	for n := range windows {
-		win := &windows[n]
-		ends := time.Now()
-		if n+1 < len(windows) {
-			ends = windows[n+1].Began
-		}
-		if !t.Before(ends) || t.Before(win.Began.Add(-10*time.Second)) {
-			continue
-		}
-		if win.Bound < crashBound {
-			win.Bound, win.Why = crashBound, why
+		over := n+1 < len(windows) && !t.Before(windows[n+1].Began)
+		if win := &windows[n]; !over && !t.Before(win.Began.Add(-lateRepeats)) {
+			win.Repeats++
+			win.Why = append(win.Why, why)
 		}
 	}
 }

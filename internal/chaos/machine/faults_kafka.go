@@ -19,7 +19,8 @@ func kafkaFaults() []fault {
 		{kind: "all brokers killed and started", inject: killBrokers, fit: clustered, long: true},
 		{kind: "brokers restarted in turn", inject: rollBrokers, fit: clustered, alone: true, long: true},
 		{kind: "partition leaders moved", inject: moveLeaders, fit: clustered},
-		{kind: "disk of the broker slow", inject: freezeBroker},
+		{kind: "broker stopped for a moment", inject: freezeBroker},
+		{kind: "disk of the broker slow", inject: slowDisk},
 		{kind: "topic missing for a while", inject: lateTopic},
 		{kind: "topic deleted and made again", inject: recreateTopic},
 	}
@@ -65,6 +66,22 @@ func freezeBroker(ctx context.Context, w *world, rng *rand.Rand) error {
 	}
 	defer syscall.Kill(pid, syscall.SIGCONT)
 	pause(ctx, between(rng, 500*time.Millisecond, 6*time.Second))
+	return nil
+}
+
+// slowDisk has a broker come forward in jerks only, as one does whose disk is slow.
+func slowDisk(ctx context.Context, w *world, rng *rand.Rand) error {
+	pid := w.bed.kafka.Pid(rng.IntN(w.bed.kafka.Nodes()))
+	defer syscall.Kill(pid, syscall.SIGCONT)
+	for until := time.Now().Add(between(rng, 3*time.Second, 6*time.Second)); time.Now().Before(until); {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			return err
+		}
+		pause(ctx, between(rng, 50*time.Millisecond, 600*time.Millisecond))
+		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil || !pause(ctx, between(rng, 10*time.Millisecond, 100*time.Millisecond)) {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -47,7 +47,7 @@ func cut(least, most time.Duration) disturbance {
 // stall lets connections be silent in one direction or both.
 func stall(least, most time.Duration) disturbance {
 	return func(ctx context.Context, rng *rand.Rand, proxies ...*chaos.Proxy) {
-		direction := []chaos.Direction{chaos.ToServer, chaos.ToClient, chaos.Both}[rng.IntN(3)]
+		direction := anyDirection(rng)
 		for _, p := range proxies {
 			p.Stall(direction)
 		}
@@ -55,7 +55,7 @@ func stall(least, most time.Duration) disturbance {
 	}
 }
 
-// slowDown adds latency, or takes bandwidth.
+// slowDown adds latency, or takes bandwidth, in one direction or both.
 func slowDown(least, most time.Duration) disturbance {
 	return func(ctx context.Context, rng *rand.Rand, proxies ...*chaos.Proxy) {
 		late, limit := between(rng, 50*time.Millisecond, 400*time.Millisecond), 20<<10+rng.IntN(60<<10)
@@ -64,12 +64,18 @@ func slowDown(least, most time.Duration) disturbance {
 		} else {
 			late = 0
 		}
+		direction := anyDirection(rng)
 		for _, p := range proxies {
+			p.Confine(direction)
 			p.Delay(late)
 			p.Limit(limit)
 		}
 		pause(ctx, between(rng, least, most))
 	}
+}
+
+func anyDirection(rng *rand.Rand) chaos.Direction {
+	return []chaos.Direction{chaos.ToServer, chaos.ToClient, chaos.Both}[rng.IntN(3)]
 }
 
 // during disturbs proxies and heals them.

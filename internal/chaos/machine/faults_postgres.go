@@ -33,6 +33,8 @@ func postgresFaults() []fault {
 		{kind: "slot invalidated", inject: invalidateSlot, alone: true, long: true},
 		{kind: "publication dropped", inject: dropPublication},
 		{kind: "column added and dropped", inject: changeSchema},
+		{kind: "table rewritten (VACUUM FULL)", inject: rewriteTable},
+		{kind: "table locked for a while", inject: lockTable},
 		{kind: "long-running reader", inject: readLong},
 		{kind: "transaction larger than dispatch", inject: writeLarge},
 	}
@@ -47,7 +49,7 @@ func restartPostgres(mode string) func(context.Context, *world, *rand.Rand) erro
 
 func terminateStream(ctx context.Context, w *world, rng *rand.Rand) error {
 	for range 1 + rng.IntN(3) {
-		if _, err := w.pool.Exec(ctx, terminateWalsender, slotName); err != nil {
+		if _, err := w.pool.Exec(ctx, terminateWalsender, w.slot()); err != nil {
 			return err
 		}
 		pause(ctx, between(rng, 0, 500*time.Millisecond))
@@ -57,16 +59,16 @@ func terminateStream(ctx context.Context, w *world, rng *rand.Rand) error {
 
 func dropTheSlot(ctx context.Context, w *world, _ *rand.Rand) error {
 	for ctx.Err() == nil {
-		if _, err := w.pool.Exec(ctx, terminateWalsender, slotName); err != nil {
+		if _, err := w.pool.Exec(ctx, terminateWalsender, w.slot()); err != nil {
 			return err
 		}
-		tag, err := w.pool.Exec(ctx, dropSlot, slotName)
+		tag, err := w.pool.Exec(ctx, dropSlot, w.slot())
 		if err == nil && tag.RowsAffected() > 0 {
 			return nil
 		}
 		// It may be in use again, or away already with whatever else is broken now.
 		var status string
-		if w.pool.QueryRow(ctx, slotStatus, slotName).Scan(&status) == nil && status == "gone" {
+		if w.pool.QueryRow(ctx, slotStatus, w.slot()).Scan(&status) == nil && status == "gone" {
 			return nil
 		}
 	}
@@ -91,7 +93,7 @@ func invalidateSlot(ctx context.Context, w *world, _ *rand.Rand) error {
 				return err
 			}
 		}
-		if err := w.pool.QueryRow(ctx, slotStatus, slotName).Scan(&status); err != nil {
+		if err := w.pool.QueryRow(ctx, slotStatus, w.slot()).Scan(&status); err != nil {
 			return err
 		}
 	}
@@ -116,6 +118,26 @@ func changeSchema(ctx context.Context, w *world, rng *rand.Rand) error {
 		}
 		pause(ctx, between(rng, 500*time.Millisecond, 2*time.Second))
 	}
+	return nil
+}
+
+// rewriteTable keeps everybody from a table until it is written anew.
+func rewriteTable(ctx context.Context, w *world, rng *rand.Rand) error {
+	_, err := w.pool.Exec(ctx, "VACUUM FULL "+tables[rng.IntN(len(tables))])
+	return err
+}
+
+// lockTable keeps everybody from a table for a while, as a migration does.
+func lockTable(ctx context.Context, w *world, rng *rand.Rand) error {
+	tx, err := w.pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx))
+	if _, err := tx.Exec(ctx, "LOCK TABLE "+tables[rng.IntN(len(tables))]); err != nil {
+		return err
+	}
+	pause(ctx, between(rng, time.Second, 5*time.Second))
 	return nil
 }
 

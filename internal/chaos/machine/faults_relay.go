@@ -12,6 +12,8 @@ func relayFaults() []fault {
 	return []fault{
 		{kind: "kill -9 of the active relay", inject: killActive, crash: true},
 		{kind: "kill -9 of all relays", inject: killAll, crash: true},
+		{kind: "active relay killed, another takes over", inject: handOver(syscall.SIGKILL), fit: several, crash: true},
+		{kind: "active relay stopped, another takes over", inject: handOver(syscall.SIGTERM), fit: several},
 		{kind: "graceful restart of the active relay", inject: restartActive},
 		{kind: "relay stopped for a moment", inject: freezeShort},
 		{kind: "relay stopped until another takes over", inject: freezeLong, fit: several, alone: true, long: true},
@@ -46,6 +48,23 @@ func restartActive(ctx context.Context, w *world, rng *rand.Rand) error {
 	}
 	pause(ctx, between(rng, 0, time.Second))
 	return i.start(0)
+}
+
+// handOver ends the active relay, and starts it again only when another one is active.
+func handOver(sig syscall.Signal) func(context.Context, *world, *rand.Rand) error {
+	return func(ctx context.Context, w *world, rng *rand.Rand) error {
+		i := w.active()
+		if err := i.end(sig); err != nil {
+			return err
+		}
+		wctx, cancel := context.WithTimeout(ctx, 40*time.Second)
+		defer cancel()
+		if w.successor(wctx, i) == nil && ctx.Err() == nil {
+			return errors.New("nobody took over from a relay that has ended")
+		}
+		pause(ctx, between(rng, 0, time.Second))
+		return i.start(0)
+	}
 }
 
 // freezeShort stops the process for less than its lease lasts.

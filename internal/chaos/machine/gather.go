@@ -36,7 +36,7 @@ func (w *world) gather(ctx context.Context) (*history.History, error) {
 
 func (w *world) rules() history.Rules {
 	t := &w.topics
-	r := history.Rules{Retention: retention, Recreated: map[string]time.Time{}, Refusing: map[string]bool{t.volatile: true}}
+	r := history.Rules{Retention: retention, InFlight: inFlight, Recreated: map[string]time.Time{}, Refusing: map[string]bool{t.volatile: true}}
 	for _, late := range t.allLate() {
 		r.Refusing[late] = true
 	}
@@ -65,7 +65,12 @@ func (w *world) readTable(ctx context.Context, h *history.History) error {
 		return err
 	}
 	var c history.Change
-	_, err = pgx.ForEachRow(rows, []any{&c.UID, &c.From, &c.To, &c.Attempts, &c.Attempted, &c.Error, &c.At}, func() error {
+	var published *time.Time
+	_, err = pgx.ForEachRow(rows, []any{&c.UID, &c.From, &c.To, &c.Attempts, &c.Attempted, &c.Error, &c.At, &published}, func() error {
+		c.PublishedAt = time.Time{}
+		if published != nil {
+			c.PublishedAt = *published
+		}
 		h.Changes = append(h.Changes, c)
 		return nil
 	})

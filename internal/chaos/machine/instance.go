@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	slotName        = "chaos"
 	publicationName = "chaos"
 	stopWithin      = 20 * time.Second
 )
@@ -74,9 +73,9 @@ retry: {initial: 300ms, max: 2s, max_attempts: 8}
 lifecycle: {mark_batch: %d, retention: %v, purge_interval: 5s}
 sink: {kind: kafka, kafka: {brokers: [%s], timeout: %v}}
 http: {listen: "%s"}
-log: {format: json}
+log: {level: debug, format: json}
 shutdown_timeout: 10s
-`, i.proxy.Addr(), w.database, tables[0], tables[1], slotName, publicationName, maxInFlight, markBatch, retention,
+`, i.proxy.Addr(), w.database, tables[0], tables[1], w.slot(), publicationName, maxInFlight, markBatch, retention,
 		strings.Join(w.bed.proxied(), ", "), sinkTimeout, i.place.Addr())
 }
 

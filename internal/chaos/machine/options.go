@@ -14,6 +14,7 @@ type Options struct {
 	Instances int           // of the relay (2)
 	Kinds     []string      // of faults; empty: all that the bed is fit for
 	Pairs     float64       // the part of the faults that meet another one (0)
+	Settle    time.Duration // bounds the wait, after the last fault, until no row is PENDING (2m)
 	Binary    string        // the relay
 	// Skewed is the relay with a clock that is off by CHAOS_CLOCK_SKEW; empty: none, and no fault of clocks.
 	Skewed string
@@ -28,8 +29,8 @@ const (
 	retention   = 15 * time.Second
 	sinkTimeout = 3 * time.Second
 
-	// crashBound is what a crash may repeat: what was in flight, and one batch of marks.
-	crashBound = maxInFlight + markBatch
+	// inFlight is what a crash may repeat: what was in flight, and one batch of marks.
+	inFlight = maxInFlight + markBatch
 )
 
 func (o Options) withDefaults() (Options, error) {
@@ -38,6 +39,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Instances == 0 {
 		o.Instances = 2
+	}
+	if o.Settle == 0 {
+		o.Settle = 2 * time.Minute
 	}
 	if o.Out == nil {
 		o.Out = io.Discard

@@ -6,7 +6,7 @@ import "fmt"
 const (
 	createDiary = `CREATE TABLE diary (
 		n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, uid bigint, was text, became text, attempts int,
-		attempted boolean, error text, at timestamptz NOT NULL DEFAULT clock_timestamp());
+		attempted boolean, error text, published_at timestamptz, at timestamptz NOT NULL DEFAULT clock_timestamp());
 		CREATE INDEX ON diary (uid)`
 
 	diaryFunction = `CREATE FUNCTION keep_diary() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -15,15 +15,15 @@ const (
 			INSERT INTO diary (uid, was, became, attempts, attempted)
 			SELECT (o.payload->>'u')::bigint, o.status, 'GONE', o.attempts, false FROM before o;
 		ELSE
-			INSERT INTO diary (uid, was, became, attempts, attempted, error)
-			SELECT (n.payload->>'u')::bigint, o.status, n.status, n.attempts, n.attempts > o.attempts, n.last_error
+			INSERT INTO diary (uid, was, became, attempts, attempted, error, published_at)
+			SELECT (n.payload->>'u')::bigint, o.status, n.status, n.attempts, n.attempts > o.attempts, n.last_error, n.published_at
 			FROM after n JOIN before o USING (id) WHERE o.status <> n.status OR o.attempts <> n.attempts;
 		END IF;
 		RETURN NULL;
 	END $$`
 
 	isMarked  = `SELECT EXISTS (SELECT 1 FROM diary WHERE uid = $1 AND became = 'PUBLISHED')`
-	readDiary = `SELECT uid, was, became, attempts, attempted, coalesce(error, ''), at FROM diary ORDER BY n`
+	readDiary = `SELECT uid, was, became, attempts, attempted, coalesce(error, ''), at, published_at FROM diary ORDER BY n`
 
 	transactionState = `SELECT coalesce(pg_xact_status($1::text::xid8), 'forgotten')`
 	isPrepared       = `SELECT EXISTS (SELECT 1 FROM pg_prepared_xacts WHERE gid = $1)`

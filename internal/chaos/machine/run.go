@@ -11,9 +11,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/internal/chaos/history"
 )
 
-// settleWithin bounds the wait, after the last fault, until no row is PENDING.
-const settleWithin = 2 * time.Minute
-
 // Result is what a run has found.
 type Result struct {
 	Options Options
@@ -91,7 +88,7 @@ func (w *world) play(ctx context.Context) (*history.History, error) {
 
 // settle waits until no row is PENDING, or too long: then the judge will tell which.
 func (w *world) settle(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, settleWithin)
+	ctx, cancel := context.WithTimeout(ctx, w.options.Settle)
 	defer cancel()
 	for quiet := 0; quiet < 3; quiet++ {
 		var pending bool

@@ -92,13 +92,14 @@ func (w *world) schedule(ctx context.Context) error {
 
 // strike injects what is planned, mends the world and waits for the relay.
 func (w *world) strike(ctx context.Context, p planned) error {
-	bound := 0
+	win := history.Window{Kind: p.kind()}
 	for _, f := range p.faults {
 		if f.crash {
-			bound = crashBound
+			win.Repeats++
+			win.Why = append(win.Why, "a relay was killed")
 		}
 	}
-	w.open(history.Window{Kind: p.kind(), Bound: bound})
+	w.open(win)
 	began := time.Now()
 	var all sync.WaitGroup
 	errs := make([]error, len(p.faults))

@@ -162,9 +162,17 @@ func (w *world) mend(ctx context.Context) error {
 	return err
 }
 
+// slot is a name that no other run on the bed uses: slots belong to the whole server.
+func (w *world) slot() string { return w.database }
+
 func (w *world) close() (err error) {
 	for _, i := range w.instances {
 		err = errors.Join(err, i.close())
+	}
+	if w.pool != nil { // a slot that nobody reads keeps WAL for ever
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		err = errors.Join(err, dropTheSlot(ctx, w, nil))
 	}
 	w.side.Wait()
 	if w.gate != nil {

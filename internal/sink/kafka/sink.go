@@ -170,8 +170,10 @@ func (s *Sink) current(l *line) (*producer, error) {
 
 // fenced is told by a producer of the line that its fence is shut.
 func (s *Sink) fenced(l *line, cause error) {
-	if classify(cause).scope == ofCluster {
+	if v := classify(cause); v.scope == ofCluster {
 		s.lost(s.config.explain(cause))
+	} else {
+		s.log.Debug("kafka gets another producer", "reason", v.reason, "error", cause)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
