@@ -68,7 +68,7 @@ func (a *app) showDead(row shownRow) error {
 	cells := [][]string{
 		{"table", row.Table}, {"id", row.ID}, {"message id", row.MessageID}, {"topic", row.Topic}, {"key", keyText(row.Key)},
 		{"event type", row.EventType}, {"attempts", fmt.Sprint(row.Attempts)}, {"created", row.CreatedAt.UTC().Format(time.RFC3339)},
-		{"dead for", since(row.DeadSince)}, {"last error", row.LastError},
+		{"dead for", deadFor(row.DeadRow)}, {"last error", row.LastError},
 	}
 	for _, h := range row.DeadRow.Headers {
 		cells = append(cells, []string{"header " + h.Name, h.Value})

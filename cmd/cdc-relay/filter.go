@@ -15,6 +15,7 @@ type rowFilter struct {
 	key       string
 	olderThan string
 	since     string
+	until     string
 	all       bool
 
 	cmd *cobra.Command
@@ -30,10 +31,12 @@ func (f *rowFilter) flags(cmd *cobra.Command, state string) {
 	fl.StringVar(&f.filter.EventType, "type", "", "only rows with this event `TYPE`")
 	fl.StringVar(&f.olderThan, "older-than", "", "only rows that have been "+state+" for this `DURATION`, such as 30m or 7d")
 	fl.StringVar(&f.since, "since", "", "only rows that became "+state+" since this `TIME` (2006-01-02T15:04:05Z), or within this duration (2h)")
+	fl.StringVar(&f.until, "until", "", "only rows that became "+state+" before this `TIME`, or longer ago than this duration")
 }
 
-// errorFlag adds the flag for the reason of death.
-func (f *rowFilter) errorFlag(cmd *cobra.Command) {
+// errorFlags adds the flags for the reason of death.
+func (f *rowFilter) errorFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.filter.ErrorClass, "error-class", "", "only rows whose last error is of this `CLASS`: its first word, such as too_large")
 	cmd.Flags().StringVar(&f.filter.ErrorContains, "error", "", "only rows whose last error contains this `TEXT`, in any case")
 }
 
@@ -56,18 +59,22 @@ func (f *rowFilter) read(ids []string) (lifecycle.Filter, error) {
 		}
 		out.OlderThan = d
 	}
+	var err error
 	if f.since != "" {
-		since, err := parseSince(f.since, time.Now())
-		if err != nil {
+		if out.Since, err = parseTime("--since", f.since, time.Now()); err != nil {
 			return out, err
 		}
-		out.Since = since
+	}
+	if f.until != "" {
+		if out.Until, err = parseTime("--until", f.until, time.Now()); err != nil {
+			return out, err
+		}
 	}
 	return out, nil
 }
 
-// parseSince reads a time, or how long ago it was.
-func parseSince(text string, now time.Time) (time.Time, error) {
+// parseTime reads a time, or how long ago it was.
+func parseTime(flag, text string, now time.Time) (time.Time, error) {
 	if d, err := config.ParseDuration(text); err == nil && d > 0 {
 		return now.Add(-d), nil
 	}
@@ -76,13 +83,12 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, usagef("--since must be a time such as 2006-01-02T15:04:05Z or a duration such as 2h, not %q", text)
+	return time.Time{}, usagef("%s must be a time such as 2006-01-02T15:04:05Z or a duration such as 2h, not %q", flag, text)
 }
 
 // mustChoose refuses to act on everything by accident.
 func (f *rowFilter) mustChoose(chosen lifecycle.Filter) error {
-	none := len(chosen.IDs) == 0 && chosen.Table == "" && chosen.Topic == "" && chosen.Key == nil && chosen.EventType == "" &&
-		chosen.OlderThan == 0 && chosen.Since.IsZero() && chosen.ErrorContains == ""
+	none := chosen.Empty()
 	switch {
 	case none && !f.all:
 		return usagef("say which rows: ids, a filter, or --all")

@@ -19,8 +19,8 @@ func (a *app) initCommand() *cobra.Command {
 	var payloadType string
 	cmd := &cobra.Command{
 		Use: "init", Short: "Create the outbox table, its indexes, the publication and the slot", Args: cobra.NoArgs,
-		Long: `Create what is missing: the outbox tables with their indexes, the publication and the replication slot. What exists is
-left as it is, so it can be run at any time. A table that is mapped (columns, statuses, or another preset than default)
+		Long: `Create what is missing: the outbox tables with their indexes, the table of the audit trail beside the first of them, the
+publication and the replication slot. What exists is left as it is, so it can be run at any time. A table that is mapped (columns, statuses, or another preset than default)
 is yours, and isn't created.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(table.PayloadTypes, payloadType) {
@@ -60,6 +60,11 @@ func (a *app) printInit(payloadType string) error {
 		}
 		statements = append(statements, ddl...)
 	}
+	trail, err := table.AuditDDL(cfg.Outboxes[0].Table)
+	if err != nil {
+		return err
+	}
+	statements = append(statements, trail)
 	if cfg.Replication.Enabled {
 		statements = append(statements, replication.Statements(replicationConfig(cfg), tables)...)
 	}
@@ -97,10 +102,28 @@ func (a *app) initialise(ctx context.Context, payloadType string) error {
 		a.did("table "+o.Table, made)
 	}
 	outboxes, err := resolve(ctx, pool, cfg)
-	if err != nil || !cfg.Replication.Enabled {
+	if err != nil {
 		return err
 	}
+	a.initTrail(ctx, pool, outboxes[0].Schema)
+	if !cfg.Replication.Enabled {
+		return nil
+	}
 	return a.initReplication(ctx, pool, cfg, outboxes)
+}
+
+// initTrail makes the table of the audit trail. Nothing depends on it, so what is in its way is only told.
+func (a *app) initTrail(ctx context.Context, pool *pgxpool.Pool, schema string) {
+	conn, err := pool.Acquire(ctx)
+	if err == nil {
+		defer conn.Release()
+		var made bool
+		if made, err = table.InitAudit(ctx, conn.Conn(), schema); err == nil {
+			a.did("table "+schema+"."+table.AuditName, made)
+			return
+		}
+	}
+	a.complain("%v; everything works without it, but nobody can see who retried or discarded rows; as the schema's owner, run: %s", err, table.AuditSQL(schema))
 }
 
 func (a *app) did(what string, made bool) {

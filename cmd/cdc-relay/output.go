@@ -9,6 +9,8 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+
+	"golang.org/x/term"
 )
 
 // printJSON writes a value for scripts, indented because people read it too.
@@ -44,14 +46,11 @@ func oneLine(text string, width int) string {
 	return text
 }
 
-// isTerminal says whether people see what is written, or type what is read.
+// isTerminal says whether people see what is written, or type what is read. (/dev/null is a character device as well, and
+// no terminal: nobody answers there.)
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // age words a duration for people.

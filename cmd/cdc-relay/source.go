@@ -80,14 +80,17 @@ func (a deadActions) ListDead(ctx context.Context, f admin.DeadFilter) ([]admin.
 }
 
 // RetryDead implements admin.Actions.
-func (a deadActions) RetryDead(ctx context.Context, table string, ids []string) (int, error) {
-	n, err := a.dead.Retry(ctx, lifecycle.Filter{Table: table, IDs: ids}, false)
-	return int(n), wrongInput(err)
+func (a deadActions) RetryDead(ctx context.Context, o admin.Order) (int, error) {
+	return ordered(ctx, a.dead.Retry, o)
 }
 
 // DiscardDead implements admin.Actions.
-func (a deadActions) DiscardDead(ctx context.Context, table string, ids []string) (int, error) {
-	n, err := a.dead.Discard(ctx, lifecycle.Filter{Table: table, IDs: ids}, false)
+func (a deadActions) DiscardDead(ctx context.Context, o admin.Order) (int, error) {
+	return ordered(ctx, a.dead.Discard, o)
+}
+
+func ordered(ctx context.Context, do func(context.Context, lifecycle.Filter, lifecycle.Order) (int64, error), o admin.Order) (int, error) {
+	n, err := do(ctx, lifecycle.Filter{Table: o.Table, IDs: o.IDs}, lifecycle.Order{Actor: o.By, Reason: o.Reason})
 	return int(n), wrongInput(err)
 }
 

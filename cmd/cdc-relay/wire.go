@@ -48,6 +48,9 @@ func wire(o *opened, s sink.Sink, log *slog.Logger) (*parts, error) {
 	metrics := registerAll(reg, cfg.Metrics.MaxTopics)
 
 	dead := lifecycle.NewDead(o.pool, o.outboxes)
+	dead.Untraced = func(t lifecycle.Trail) {
+		log.Warn("no audit trail of what is done to DEAD rows over http", "problem", t.Problem, "remedy", t.Remedy)
+	}
 	alerts := lifecycle.AlertConfig{URL: cfg.Alert.Webhook.URL, Template: cfg.Alert.Webhook.Template, RepeatInterval: cfg.Alert.RepeatInterval}
 	if err := alerts.Validate(); err != nil {
 		return nil, err

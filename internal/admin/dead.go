@@ -19,9 +19,9 @@ type Actions interface {
 	// ListDead returns DEAD rows, oldest first in each table.
 	ListDead(ctx context.Context, filter DeadFilter) ([]DeadRow, error)
 	// RetryDead makes DEAD rows PENDING again and returns how many still were DEAD.
-	RetryDead(ctx context.Context, table string, ids []string) (int, error)
+	RetryDead(ctx context.Context, o Order) (int, error)
 	// DiscardDead removes DEAD rows for good and returns how many still were DEAD.
-	DiscardDead(ctx context.Context, table string, ids []string) (int, error)
+	DiscardDead(ctx context.Context, o Order) (int, error)
 }
 
 // DeadFilter chooses DEAD rows.
@@ -79,14 +79,16 @@ func (s *Server) deadRows(ctx context.Context, filter DeadFilter) ([]DeadRow, er
 	return s.actions.ListDead(ctx, filter)
 }
 
-// order is the body of an action, as JSON or as a form with the fields table and id.
-type order struct {
-	Table string   `json:"table"`
-	IDs   []string `json:"ids"`
+// Order is the body of an action, as JSON or as a form with the fields table, id and reason.
+type Order struct {
+	Table  string   `json:"table"`
+	IDs    []string `json:"ids"`
+	Reason string   `json:"reason"` // why, for the audit trail; may be empty
+	By     string   `json:"-"`      // who sent it, for the audit trail
 }
 
 // act is the handler of an action; done is its past participle, which the answer uses as a key.
-func (s *Server) act(done string, do func(Actions, context.Context, string, []string) (int, error)) http.HandlerFunc {
+func (s *Server) act(done string, do func(Actions, context.Context, Order) (int, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		by := s.auth.permit(w, r)
 		if by == "" {
@@ -104,7 +106,8 @@ func (s *Server) act(done string, do func(Actions, context.Context, string, []st
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), actWithin)
 		defer cancel()
-		n, err := do(s.actions, ctx, o.Table, o.IDs)
+		o.By = fmt.Sprintf("http %s from %s", by, r.RemoteAddr)
+		n, err := do(s.actions, ctx, o)
 		if err != nil {
 			s.failed(w, r, "act on dead rows", err)
 			return
@@ -118,12 +121,12 @@ func (s *Server) act(done string, do func(Actions, context.Context, string, []st
 	}
 }
 
-func readOrder(r *http.Request) (o order, err error) {
+func readOrder(r *http.Request) (o Order, err error) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == "application/json" {
 		err = json.NewDecoder(r.Body).Decode(&o)
 	} else {
 		err = r.ParseForm()
-		o = order{r.PostForm.Get("table"), r.PostForm["id"]}
+		o = Order{Table: r.PostForm.Get("table"), IDs: r.PostForm["id"], Reason: r.PostForm.Get("reason")}
 	}
 	switch {
 	case err != nil:

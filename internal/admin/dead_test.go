@@ -79,11 +79,14 @@ func TestScriptsActWithFormsAndJSON(t *testing.T) {
 	if got := e.form("/dead/discard", chosen("7"), bearer...); got.code != 200 || !strings.Contains(got.body, `"discarded": 1`) {
 		t.Errorf("%d %s", got.code, got.body)
 	}
-	if got := e.do("POST", "/dead/retry", `{"table": "a.b", "ids": ["1", "2"]}`, js...); got.code != 200 || !strings.Contains(got.body, `"retried": 2`) {
+	if got := e.do("POST", "/dead/retry", `{"table": "a.b", "ids": ["1", "2"], "reason": "mended", "By": "nobody"}`, js...); got.code != 200 || !strings.Contains(got.body, `"retried": 2`) {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 	if want := []string{"discard public.outbox 7", "retry a.b 1,2"}; !slices.Equal(want, e.actions.taken()) {
 		t.Errorf("taken: %q", e.actions.taken())
+	}
+	if o := e.actions.lastOrder(); o.Reason != "mended" || !strings.HasPrefix(o.By, "http token from 127.0.0.1:") {
+		t.Errorf("the audit trail is given %+v", o)
 	}
 	for _, bad := range []string{"", "{", `{"table": "a"}`, `{"ids": ["1"]}`, `{"table": "a", "ids": [1]}`, `{"table": "a", "ids": ["` + strings.Repeat("1", 1<<20) + `"]}`} {
 		if got := e.do("POST", "/dead/retry", bad, js...); got.code != 400 || !strings.Contains(got.body, `"error"`) {
@@ -193,8 +196,10 @@ func TestABrowserIsAskedBeforeRowsAreDiscarded(t *testing.T) {
 	cookie, csrf := e.login()
 	form := chosen("1", "<2>")
 	form.Set("csrf", csrf)
+	form.Set("reason", `"no" customer`)
 	got := e.form("/dead/discard", form, "Cookie", cookie.String())
-	if got.code != 200 || !strings.Contains(got.body, "Discard 2 DEAD rows of public.outbox?") || !strings.Contains(got.body, `name="id" value="&lt;2&gt;"`) {
+	if got.code != 200 || !strings.Contains(got.body, "Discard 2 DEAD rows of public.outbox?") || !strings.Contains(got.body, `name="id" value="&lt;2&gt;"`) ||
+		!strings.Contains(got.body, `name="reason" value="&#34;no&#34; customer"`) {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 	if n := len(e.actions.taken()); n != 0 {
@@ -206,6 +211,9 @@ func TestABrowserIsAskedBeforeRowsAreDiscarded(t *testing.T) {
 	}
 	if want := []string{"discard public.outbox 1,<2>"}; !slices.Equal(want, e.actions.taken()) {
 		t.Errorf("acted: %q", e.actions.taken())
+	}
+	if o := e.actions.lastOrder(); o.Reason != `"no" customer` || !strings.HasPrefix(o.By, "http session from 127.0.0.1:") {
+		t.Errorf("the audit trail is given %+v", o)
 	}
 }
 

@@ -68,6 +68,7 @@ type actions struct {
 	calls  []string // "retry public.outbox 1,2"
 	listed int
 	filter admin.DeadFilter
+	last   admin.Order
 }
 
 func (a *actions) ListDead(_ context.Context, f admin.DeadFilter) ([]admin.DeadRow, error) {
@@ -84,22 +85,29 @@ func (a *actions) ListDead(_ context.Context, f admin.DeadFilter) ([]admin.DeadR
 	return rows, a.err
 }
 
-func (a *actions) RetryDead(_ context.Context, table string, ids []string) (int, error) {
-	return a.act("retry", table, ids)
+func (a *actions) RetryDead(_ context.Context, o admin.Order) (int, error) {
+	return a.act("retry", o)
 }
 
-func (a *actions) DiscardDead(_ context.Context, table string, ids []string) (int, error) {
-	return a.act("discard", table, ids)
+func (a *actions) DiscardDead(_ context.Context, o admin.Order) (int, error) {
+	return a.act("discard", o)
 }
 
-func (a *actions) act(deed, table string, ids []string) (int, error) {
+func (a *actions) act(deed string, o admin.Order) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.calls = append(a.calls, deed+" "+table+" "+strings.Join(ids, ","))
+	a.calls = append(a.calls, deed+" "+o.Table+" "+strings.Join(o.IDs, ","))
+	a.last = o
 	if a.err != nil {
 		return 0, a.err
 	}
-	return len(ids), nil
+	return len(o.IDs), nil
+}
+
+func (a *actions) lastOrder() admin.Order {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last
 }
 
 func (a *actions) taken() []string {

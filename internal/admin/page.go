@@ -44,7 +44,7 @@ type view struct {
 	Dead       []deadTable
 	DeadShown  int
 	DeadFailed bool
-	Order      order
+	Order      Order
 }
 
 // Newest are the changes of mode, newest first.
@@ -166,7 +166,7 @@ func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 }
 
 // confirm asks again before rows are discarded.
-func (s *Server) confirm(w http.ResponseWriter, r *http.Request, o order) {
+func (s *Server) confirm(w http.ResponseWriter, r *http.Request, o Order) {
 	s.render(w, r, http.StatusOK, "confirm.html", view{Root: "../", Order: o})
 }
 

@@ -109,10 +109,10 @@ func statesSQL(o *table.Outbox) string {
 		o.Col(table.ID), o.Ident(), o.IDType(), o.Col(table.Status), o.StatusLiteral(table.Pending))
 }
 
-// deadKeysSQL is the keys of DEAD rows. It reads the index of DEAD rows, and each of them.
+// deadKeysSQL is the keys of DEAD rows that were not freed. It reads the index of DEAD rows, and each of them.
 func deadKeysSQL(o *table.Outbox) string {
-	return fmt.Sprintf("SELECT DISTINCT o.%[1]s::text FROM %[2]s AS o WHERE o.%[3]s = %[4]s AND o.%[1]s IS NOT NULL",
-		o.Col(table.Key), o.Ident(), o.Col(table.Status), o.StatusLiteral(table.Dead))
+	return fmt.Sprintf("SELECT DISTINCT o.%[1]s::text FROM %[2]s AS o WHERE o.%[3]s = %[4]s AND o.%[1]s IS NOT NULL AND NOT %[5]s",
+		o.Col(table.Key), o.Ident(), o.Col(table.Status), o.StatusLiteral(table.Dead), o.FreedSQL("o"))
 }
 
 // highestSQL is the highest id above $1 that is visible, whatever its state. It walks the primary key from its end.

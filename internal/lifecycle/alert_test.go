@@ -119,7 +119,7 @@ func TestCase25_RemindersEndWhenNoRowIsDeadAnyMore(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 	}
-	if _, err := NewDead(f.pool, f.tables).Retry(t.Context(), Filter{}, false); err != nil {
+	if _, err := NewDead(f.pool, f.tables).Retry(t.Context(), Filter{}, Order{}); err != nil {
 		t.Fatal(err)
 	}
 	var before int

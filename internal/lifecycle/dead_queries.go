@@ -25,8 +25,8 @@ func (c *conditions) add(format string, args ...any) {
 
 func (c *conditions) where() string { return "WHERE " + strings.Join(c.sql, " AND ") }
 
-// rowsSQL reads rows with what the decoder wants, then the last error and, as the time since which they are what they
-// are, an expression. Without payload they have NULL in its place, of the same type, and it isn't even fetched.
+// rowsSQL reads rows with what the decoder wants, then the last error, as the time since which they are what they are an
+// expression, and whether they were freed. Without payload they have NULL in its place, of the same type, and it isn't even fetched.
 func rowsSQL(o *table.Outbox, c *conditions, since string, payload bool, limit int) string {
 	cols := o.PollColumns()
 	for i, col := range cols {
@@ -44,9 +44,24 @@ func rowsSQL(o *table.Outbox, c *conditions, since string, payload bool, limit i
 	if since != "" {
 		at = fmt.Sprintf("CASE WHEN isfinite(%[1]s) THEN (%[1]s)::timestamptz END", since)
 	}
-	cols = append(cols, lastError+" AS cdc_relay_error", at+" AS cdc_relay_since")
+	cols = append(cols, lastError+" AS cdc_relay_error", at+" AS cdc_relay_since", o.FreedSQL("o")+" AS cdc_relay_freed")
 	return fmt.Sprintf("SELECT %s FROM %s AS o %s ORDER BY o.%s LIMIT %d",
 		strings.Join(cols, ", "), o.Ident(), c.where(), o.Col(table.ID), limit)
+}
+
+// changeSQL does something with the rows $1 that still have the status (and meet what is also asked), and names them. They are locked in the order of
+// their ids, so that two who change the same rows can't deadlock; the second finds the status changed.
+func changeSQL(o *table.Outbox, status, verb, set string, also ...string) string {
+	id := o.Col(table.ID)
+	using := "FROM"
+	if verb == "DELETE FROM" {
+		using = "USING"
+	}
+	state := strings.Join(append([]string{fmt.Sprintf("o.%s = %s", o.Col(table.Status), o.StatusLiteral(status))}, also...), " AND ")
+	return fmt.Sprintf(`WITH chosen AS MATERIALIZED (
+			SELECT o.%[1]s AS id FROM %[2]s AS o WHERE o.%[1]s = ANY ($1::%[3]s[]) AND %[4]s ORDER BY o.%[1]s FOR UPDATE
+		) %[5]s %[2]s AS o %[6]s %[7]s chosen AS c WHERE o.%[1]s = c.id AND o.%[1]s = ANY ($1::%[3]s[]) AND %[4]s
+		RETURNING o.%[1]s::text`, id, o.Ident(), o.IDType(), state, verb, set, using)
 }
 
 // requeueSQL makes the rows $1 PENDING again, with all their attempts, if they still have the status.
@@ -58,14 +73,15 @@ func requeueSQL(o *table.Outbox, status string) string {
 	if o.Has(table.NextAttemptAt) {
 		set = append(set, o.Col(table.NextAttemptAt)+" = now()")
 	}
-	return fmt.Sprintf("UPDATE %s SET %s WHERE %s = ANY ($1::%s[]) AND %s = %s",
-		o.Ident(), strings.Join(set, ", "), o.Col(table.ID), o.IDType(), o.Col(table.Status), o.StatusLiteral(status))
+	return changeSQL(o, status, "UPDATE", "SET "+strings.Join(set, ", "))
 }
 
 // discardSQL deletes the rows $1 if they are still DEAD.
-func discardSQL(o *table.Outbox) string {
-	return fmt.Sprintf("DELETE FROM %s WHERE %s = ANY ($1::%s[]) AND %s = %s",
-		o.Ident(), o.Col(table.ID), o.IDType(), o.Col(table.Status), o.StatusLiteral(table.Dead))
+func discardSQL(o *table.Outbox) string { return changeSQL(o, table.Dead, "DELETE FROM", "") }
+
+// freeSQL says of the rows $1, if they are still DEAD, that nobody waits for them any more.
+func freeSQL(o *table.Outbox) string {
+	return changeSQL(o, table.Dead, "UPDATE", fmt.Sprintf("SET %s = 'infinity'", o.Col(table.NextAttemptAt)), "NOT "+o.FreedSQL("o"))
 }
 
 // capped is the number of rows to which a state is counted.

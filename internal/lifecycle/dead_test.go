@@ -91,7 +91,7 @@ func TestFilterThatCannotBeMetIsAnError(t *testing.T) {
 	f.Exec(t, `INSERT INTO small VALUES (1, 't', 'k', 'p', 'DEAD')`)
 	d := NewDead(f.pool, f.tables)
 	for _, bad := range []Filter{{Table: "nowhere"}, {IDs: []string{"x"}}, {EventType: "e"}, {ErrorContains: "e"}, {OlderThan: time.Hour}, {Since: time.Now()}} {
-		if n, err := d.Retry(t.Context(), bad, false); err == nil || n != 0 {
+		if n, err := d.Retry(t.Context(), bad, Order{}); err == nil || n != 0 {
 			t.Errorf("%+v: %d, %v", bad, n, err)
 		}
 	}
@@ -105,11 +105,11 @@ func TestRetriedRowsHaveAllTheirAttemptsAgain(t *testing.T) {
 	t.Parallel()
 	f, d := deadFixture(t)
 	f.Exec(t, `UPDATE outbox SET next_attempt_at = now() + interval '1 day' WHERE id = 3`)
-	if n, err := d.Retry(t.Context(), Filter{IDs: []string{"3", "9"}, Table: "outbox"}, true); n != 1 || err != nil {
+	if n, err := d.Retry(t.Context(), Filter{IDs: []string{"3", "9"}, Table: "outbox"}, Order{DryRun: true}); n != 1 || err != nil {
 		t.Errorf("dry run: %d, %v", n, err)
 	}
 	f.wantIDs(t, "DEAD", 1, 2, 3, 4, 5, 6)
-	if n, err := d.Retry(t.Context(), Filter{IDs: []string{"3", "9"}, Table: "outbox"}, false); n != 1 || err != nil {
+	if n, err := d.Retry(t.Context(), Filter{IDs: []string{"3", "9"}, Table: "outbox"}, Order{}); n != 1 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
 	f.wantIDs(t, "DEAD", 1, 2, 4, 5, 6)
@@ -135,7 +135,7 @@ func TestCase26_OfTwoOperatorsOneFindsNothingLeftToDo(t *testing.T) {
 			if i == 3 {
 				act = d.Discard
 			}
-			n, err := act(t.Context(), Filter{}, false)
+			n, err := act(t.Context(), Filter{}, Order{})
 			if err != nil {
 				t.Error(err)
 			}
@@ -149,7 +149,7 @@ func TestCase26_OfTwoOperatorsOneFindsNothingLeftToDo(t *testing.T) {
 	if n := pgtest.One[int64](t, f.DB, `SELECT count(*) FROM outbox WHERE status = 'PENDING'`); n != 3000-got[3] {
 		t.Errorf("%d rows are PENDING, %d were discarded", n, got[3])
 	}
-	if n, err := d.Retry(t.Context(), Filter{}, false); n != 0 || err != nil {
+	if n, err := d.Retry(t.Context(), Filter{}, Order{}); n != 0 || err != nil {
 		t.Errorf("afterwards: %d, %v", n, err)
 	}
 }
@@ -157,7 +157,7 @@ func TestCase26_OfTwoOperatorsOneFindsNothingLeftToDo(t *testing.T) {
 func TestDiscardDeletesDeadRowsOnly(t *testing.T) {
 	t.Parallel()
 	f, d := deadFixture(t)
-	if n, err := d.Discard(t.Context(), Filter{Table: "outbox", IDs: []string{"1", "2", "8"}}, false); n != 2 || err != nil {
+	if n, err := d.Discard(t.Context(), Filter{Table: "outbox", IDs: []string{"1", "2", "8"}}, Order{}); n != 2 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
 	if n := pgtest.One[int](t, f.DB, `SELECT count(*) FROM outbox`); n != 8 {
@@ -173,10 +173,10 @@ func TestRedriveMakesPublishedRowsPendingAgain(t *testing.T) {
 	before := pgtest.All[string](t, f.DB, `SELECT message_id::text FROM outbox ORDER BY id`)
 	d := NewDead(f.pool, f.tables)
 	since := time.Now().Add(-4*time.Hour - time.Minute)
-	if n, err := d.Redrive(t.Context(), Filter{Since: since, Topic: "t1"}, true); n != 2 || err != nil {
+	if n, err := d.Redrive(t.Context(), Filter{Since: since, Topic: "t1"}, Order{DryRun: true}); n != 2 || err != nil {
 		t.Errorf("dry run: %d, %v", n, err)
 	}
-	if n, err := d.Redrive(t.Context(), Filter{Since: since, Topic: "t1"}, false); n != 2 || err != nil {
+	if n, err := d.Redrive(t.Context(), Filter{Since: since, Topic: "t1"}, Order{}); n != 2 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
 	f.wantIDs(t, "PENDING", 1, 3, 9, 10)
@@ -209,7 +209,7 @@ func TestCase42_NamesWithEverythingInThem(t *testing.T) {
 	r.want(t, event.Waiting, all[2])
 	k := "k"
 	d := NewDead(f.pool, f.tables)
-	if n, err := d.Retry(t.Context(), Filter{Key: &k, ErrorContains: "too large", OlderThan: time.Nanosecond, IDs: []string{"1", "2", "3"}}, false); n != 1 || err != nil {
+	if n, err := d.Retry(t.Context(), Filter{Key: &k, ErrorContains: "too large", OlderThan: time.Nanosecond, IDs: []string{"1", "2", "3"}}, Order{}); n != 1 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
 	if _, err := f.sampler().Sample(t.Context()); err != nil {

@@ -67,6 +67,23 @@ func (o *Outbox) MessageUUID() string {
 	return o.Col(MessageID)
 }
 
+// FreedSQL is the condition that a DEAD row was freed: its key goes on, though ordering.on_dead is block. Such a row waits
+// for no attempt any more, which next_attempt_at says; without that column no row can be freed. alias is the table's.
+func (o *Outbox) FreedSQL(alias string) string {
+	if !o.Has(NextAttemptAt) {
+		return "false"
+	}
+	return fmt.Sprintf("coalesce(%s.%s = 'infinity', false)", alias, o.Col(NextAttemptAt))
+}
+
+// TopicColumn is the quoted name of the column that is the topic, as it is; "" where a template makes the topic.
+func (o *Outbox) TopicColumn() string {
+	if len(o.template) != 1 || o.template[0].name == "" || o.template[0].col.kind != kindText {
+		return ""
+	}
+	return quote(o.template[0].col.name)
+}
+
 // Partitioned says whether the table is the root of a partitioned one.
 func (o *Outbox) Partitioned() bool { return o.relkind == 'p' }
 
