@@ -53,7 +53,7 @@ func openPool(ctx context.Context, p config.Postgres) (*pgxpool.Pool, error) {
 		// The error may quote the DSN, with the password in it.
 		return nil, errors.New("postgres.dsn has a pool_ parameter that can't be read")
 	}
-	pc.MaxConns = int32(p.MaxConns) // bounded by its tag
+	pc.MaxConns = int32(p.MaxConns) + 1 // bounded by its tag; one more, for a pass of the poll holds its snapshot in one
 	cc := pc.ConnConfig
 	if cc.RuntimeParams["application_name"] == "" {
 		cc.RuntimeParams["application_name"] = "cdc-relay"

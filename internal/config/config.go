@@ -29,7 +29,8 @@ type Postgres struct {
 	// DSN is a URL or keyword/value string as libpq takes it, with several hosts and target_session_attrs if wanted.
 	DSN     string `yaml:"dsn" secret:"dsn"`
 	DSNFile string `yaml:"dsn_file"`
-	// MaxConns bounds the relay's own pool. The replication connection and the lock's connection come on top.
+	// MaxConns bounds the relay's own pool. The connections of replication, of the lock and of a poll's
+	// snapshot come on top.
 	MaxConns int `yaml:"max_conns" default:"4" min:"1" max:"1000"`
 	// DirectDSN is for what needs a session of its own (replication, the lock) when DSN goes through a pooler. Empty: DSN.
 	DirectDSN     string `yaml:"direct_dsn" secret:"dsn"`

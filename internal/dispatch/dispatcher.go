@@ -97,8 +97,11 @@ type Table interface {
 	// BeginPass notes the bounds of a new pass. A whole one leaves no PENDING row out; another may leave out rows that are
 	// unlikely. It returns one event for each key that a DEAD row blocks, where they do.
 	BeginPass(ctx context.Context, whole bool) ([]*event.Event, error)
-	// NextPage reads the next page of the pass.
+	// NextPage reads the next page of the pass. All pages show the table as it was when the pass began; one that is cut
+	// ends the pass before it is through.
 	NextPage(ctx context.Context) (event.Page, error)
+	// EndPass gives up what is left of the pass, and what it holds in the database.
+	EndPass(ctx context.Context)
 	// States tells which of the rows are visible and PENDING, and which are visible and not.
 	States(ctx context.Context, ids []event.RowID) (pending, settled []event.RowID, err error)
 	// Nudge makes the server write and flush a little WAL.

@@ -162,6 +162,8 @@ func (o *outbox) NextPage(ctx context.Context) (event.Page, error) {
 	return p, o.answer(ctx)
 }
 
+func (o *outbox) EndPass(context.Context) {}
+
 func (o *outbox) States(ctx context.Context, ids []event.RowID) (pending, settled []event.RowID, err error) {
 	o.mu.Lock()
 	for _, id := range ids {

@@ -42,12 +42,16 @@ func (m *machine) settle(id event.RowID, e entry, as phase) {
 	m.settledRows = append(m.settledRows, settledRow{id, m.readSeq, e.wal})
 }
 
+// crowded reports that so many settled rows are known that the poll has to wait until some can be forgotten: what is known
+// would grow with the backlog, while a stream that has much to skip is far behind, or a pass is long.
+func (m *machine) crowded() bool { return len(m.settledRows) > 5*m.limits.rows }
+
 // forget drops settled rows that nobody can bring again: no read from before the settlement is in use, and the stream has
 // passed the row's commit. (A stream that is not connected will start later than any of them.)
 func (m *machine) forget() {
 	n := 0
 	for _, r := range m.settledRows {
-		if m.readInUse() && m.readSeq <= r.read || m.stream.phase != streamDown && m.stream.pos < r.wal {
+		if m.inUse(r.read) || m.stream.phase != streamDown && m.stream.pos < r.wal {
 			break
 		}
 		delete(m.known, r.id)

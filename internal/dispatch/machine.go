@@ -147,7 +147,11 @@ func (m *machine) wakeAt() time.Time {
 		}
 	}
 	if m.pass == nil && !m.reading.busy && m.sinkUp && !m.stopping {
-		earlier(m.nextPass())
+		if m.crowded() {
+			earlier(m.now.Add(askPause))
+		} else {
+			earlier(m.nextPass())
+		}
 	}
 	if len(m.suspects) > 0 && !m.reading.busy && m.pass == nil {
 		earlier(m.nudgeAt)

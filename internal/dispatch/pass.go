@@ -10,7 +10,8 @@ import (
 
 // pass is one sweep of the poller over the PENDING rows that were visible when it began.
 type pass struct {
-	began   time.Time // when it was asked for, which is before any of its snapshots
+	began   time.Time // when it was asked for, which is before its snapshot
+	seq     uint64    // of the read that took the snapshot which all its pages show
 	live    bool      // begun in LIVE: leaves stream-fed keys to the stream
 	blocked map[key]bool
 	fresh   int // rows it brought that were not known
@@ -62,9 +63,10 @@ func (m *machine) read(r read) {
 	m.fx.read = &r
 }
 
-// readInUse reports whether rows from the last read may still be acted on.
-func (m *machine) readInUse() bool {
-	return m.reading.busy || m.pass != nil && m.pass.page != nil
+// inUse reports whether rows as they were at the time of read seq, or before, may still be acted on. All pages of a pass
+// show its beginning.
+func (m *machine) inUse(seq uint64) bool {
+	return m.reading.busy && m.readSeq <= seq || m.pass != nil && m.pass.seq <= seq
 }
 
 // answered ends the read under way and reports whether its answer is wanted.
@@ -96,12 +98,13 @@ func (m *machine) nextPass() time.Time {
 }
 
 func (m *machine) beginPass() {
-	if m.pass != nil || m.reading.busy || !m.sinkUp || m.stopping || m.nextPass().After(m.now) {
+	if m.pass != nil || m.reading.busy || !m.sinkUp || m.stopping || m.nextPass().After(m.now) || m.crowded() {
 		return
 	}
 	m.lastBegan, m.wantPass = m.now, time.Time{}
 	m.pass = &pass{began: m.now, live: m.mode == Live, blocked: map[key]bool{}}
 	m.read(read{kind: readBegin, whole: m.mode != Live || len(m.parked) > 0})
+	m.pass.seq = m.readSeq
 }
 
 // abortPass gives the pass under way up. Nothing is lost: what it did not feed is PENDING.
@@ -151,12 +154,25 @@ func (m *machine) consume() {
 		p.page.Events = p.page.Events[1:]
 	}
 	last := p.page.Last
+	cut := p.page.Cut || !last && m.crowded()
 	p.page = nil
-	if !last {
+	switch {
+	case cut:
+		m.cutPass()
+	case !last:
 		m.read(read{kind: readPage})
-		return
+	default:
+		m.endPass(p)
 	}
-	m.endPass(p)
+}
+
+// cutPass ends a pass that has not seen all rows, so that nothing may be concluded from it; another one follows at once.
+func (m *machine) cutPass() {
+	m.pass, m.lastEnded = nil, m.now
+	m.want(m.now)
+	if len(m.suspects) > 0 {
+		m.fx.askPosition = true
+	}
 }
 
 // feedPolled handles one row of a page; false: dispatch is full, try again later.

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pglogrepl"
 
@@ -116,12 +117,20 @@ func (d *Dispatcher) takeStream(m *machine) {
 	}
 }
 
+// passIdle is how long a pass may hold its snapshot without being read on: dispatch is full, or nobody wants the rest.
+const passIdle = 2 * time.Second
+
 // readTable answers the machine's reads one after another; ctx ends it.
 func (d *Dispatcher) readTable(ctx context.Context) {
+	defer d.table.EndPass(ctx)
+	idle := time.NewTimer(passIdle)
+	defer idle.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-idle.C:
+			d.table.EndPass(ctx)
 		case r := <-d.reads:
 			answer := d.readOnce(ctx, r)
 			select {
@@ -129,6 +138,7 @@ func (d *Dispatcher) readTable(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			}
+			idle.Reset(passIdle)
 		}
 	}
 }

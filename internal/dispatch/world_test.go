@@ -39,8 +39,9 @@ type world struct {
 	next      int           // entry of wal that the stream brings next
 	connectAt pglogrepl.LSN // the position that was read, before the machine is told
 
-	reading       *wread
-	cursor, bound int // of the pass under way
+	reading *wread
+	seen    []*wrow // what the snapshot of the pass under way shows
+	cursor  int     // how much of it was read
 
 	flight   map[int][]item
 	sinkUp   bool
@@ -277,7 +278,15 @@ func (w *world) becomeVisible() {
 }
 
 func (w *world) begin() {
-	if !w.writing || w.r.IntN(100) >= w.load || len(w.open) >= 4 {
+	if !w.writing || w.r.IntN(100) >= w.load {
+		return
+	}
+	if len(w.open) > 0 && w.chance(30) { // one more row, whose id has those of other transactions between
+		i := w.r.IntN(len(w.open))
+		w.open[i] = append(w.open[i], w.insert(w.open[i][0].key))
+		return
+	}
+	if len(w.open) >= 4 {
 		return
 	}
 	k := w.r.IntN(wKeys+1) - 1
@@ -289,15 +298,19 @@ func (w *world) begin() {
 	}
 	var tx []*wrow
 	for range 1 + w.r.IntN(3) {
-		w.lastID++
-		row := &wrow{id: w.lastID, key: k, status: "PENDING"}
-		row.never = w.opt.fails && w.chance(1)
-		if w.opt.fails && w.chance(2) {
-			row.due = w.step + w.r.IntN(200) // asked for later
-		}
-		tx = append(tx, row)
+		tx = append(tx, w.insert(k))
 	}
 	w.open = append(w.open, tx)
+}
+
+func (w *world) insert(k int) *wrow {
+	w.lastID++
+	row := &wrow{id: w.lastID, key: k, status: "PENDING"}
+	row.never = w.opt.fails && w.chance(1)
+	if w.opt.fails && w.chance(2) {
+		row.due = w.step + w.r.IntN(200) // asked for later
+	}
+	return row
 }
 
 func (w *world) end() {
@@ -493,20 +506,25 @@ func (w *world) readStep() {
 func (w *world) snapshot(rd *wread) {
 	switch rd.kind {
 	case readBegin:
-		w.cursor, w.bound = 0, 0
-		for id, r := range w.rows {
-			if r.visible && r.status == "PENDING" {
-				w.bound = max(w.bound, id)
+		w.seen, w.cursor = nil, 0
+		for _, id := range slices.Sorted(maps.Keys(w.rows)) {
+			if r := w.rows[id]; r.visible && r.status == "PENDING" {
+				then := *r
+				w.seen = append(w.seen, &then)
 			}
 		}
 	case readPage:
-		for _, id := range slices.Sorted(maps.Keys(w.rows)) {
-			if r := w.rows[id]; r.visible && r.status == "PENDING" && id > w.cursor && id <= w.bound && len(rd.page.Events) < wPage {
-				rd.page.Events = append(rd.page.Events, w.event(r, event.Poll))
-				w.cursor = id
-			}
+		if w.cursor > 0 && w.chance(3) {
+			rd.page.Last, rd.page.Cut = true, true
+			w.stats["cut"]++
+			return
 		}
-		rd.page.Last = len(rd.page.Events) < wPage
+		to := min(w.cursor+wPage, len(w.seen))
+		for _, r := range w.seen[w.cursor:to] {
+			rd.page.Events = append(rd.page.Events, w.event(r, event.Poll))
+		}
+		rd.page.Last = to-w.cursor < wPage
+		w.cursor = to
 	case readStates:
 		for _, id := range rd.ids {
 			if r := w.rows[int(id.Int())]; r.visible && r.status == "PENDING" {

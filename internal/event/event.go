@@ -131,6 +131,8 @@ type Page struct {
 	Events []*Event
 	// Last is set when the pass has no further page.
 	Last bool
+	// Cut is set with Last when the pass ended before it was through: there may be further rows.
+	Cut bool
 	// WAL is the server's WAL insert position, read after the page's snapshot was taken: every row in Events has a
 	// smaller commit position.
 	WAL pglogrepl.LSN

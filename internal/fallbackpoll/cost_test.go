@@ -134,7 +134,7 @@ func TestCase34_UnderALongReaderAPassStartsAtAFloor(t *testing.T) {
 	}
 	// Nothing is PENDING: the floor comes from the table's highest row.
 	now := time.Now()
-	p := f.poller(Config{SlowQuery: -1, FloorMargin: 500})
+	p := f.poller(t, Config{SlowQuery: -1, FloorMargin: 500})
 	p.now = func() time.Time { return now }
 	pages(t, p)
 	if fl := p.tables[0].floor; !fl.known || fl.id != 20000-1-500 {
@@ -174,7 +174,7 @@ func TestCase34_UnderALongReaderAPassStartsAtAFloor(t *testing.T) {
 func TestHealthyDatabaseIsAlwaysReadWhole(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "outbox")
-	p := f.poller(Config{SlowQuery: time.Hour, FloorMargin: 1})
+	p := f.poller(t, Config{SlowQuery: time.Hour, FloorMargin: 1})
 	f.insert(t, "outbox", 100)
 	f.Exec(t, `UPDATE outbox SET status = 'PUBLISHED' WHERE id < 100`)
 	pages(t, p)

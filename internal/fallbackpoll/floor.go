@@ -69,7 +69,7 @@ func (p *Poller) endTable(ctx context.Context, t *polled) error {
 	low := f.lowest
 	if low == nil {
 		var highest int64
-		err := p.pool.QueryRow(ctx, highestSQL(t.Outbox), f.id).Scan(&highest)
+		err := p.moment.tx.QueryRow(ctx, highestSQL(t.Outbox), f.id).Scan(&highest)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}

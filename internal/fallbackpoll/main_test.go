@@ -50,8 +50,10 @@ func (f *fixture) resolve(t *testing.T, spec table.Spec) *table.Outbox {
 	return o
 }
 
-func (f *fixture) poller(cfg Config) *Poller {
-	return New(cfg, f.pool, f.tables, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+func (f *fixture) poller(t *testing.T, cfg Config) *Poller {
+	p := New(cfg, f.pool, f.tables, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	t.Cleanup(func() { p.EndPass(context.Background()) })
+	return p
 }
 
 // pages reads a whole pass.

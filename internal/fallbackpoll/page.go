@@ -35,7 +35,7 @@ func (p *Poller) readPage(ctx context.Context, t *polled, page *event.Page) (mor
 	batch.Queue(walSQL)
 
 	began := p.now()
-	results := p.pool.SendBatch(ctx, batch)
+	results := p.moment.tx.SendBatch(ctx, batch)
 	defer func() {
 		if closed := results.Close(); err == nil {
 			err = closed
@@ -50,6 +50,7 @@ func (p *Poller) readPage(ctx context.Context, t *polled, page *event.Page) (mor
 		return false, err
 	}
 	took := p.now().Sub(began)
+	p.moment.reading += took
 	p.metrics.seconds.Observe(took.Seconds())
 	var wal string
 	if err := results.QueryRow().Scan(&wal); err != nil {

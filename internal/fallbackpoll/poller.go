@@ -63,6 +63,7 @@ type Poller struct {
 	at     int  // the table that the pass is in
 	whole  bool // the pass has no floor
 	began  time.Time
+	moment snapshot
 }
 
 // polled is a table with the state of the pass under way.
@@ -82,18 +83,19 @@ type stretch struct {
 
 // New makes a Poller over the tables.
 func New(cfg Config, pool *pgxpool.Pool, outboxes []*table.Outbox, metrics *Metrics, log *slog.Logger) *Poller {
-	p := &Poller{cfg: cfg.withDefaults(), pool: pool, metrics: metrics, log: log, now: time.Now}
+	p := &Poller{cfg: cfg.withDefaults(), pool: pool, metrics: metrics, log: log, now: time.Now, moment: snapshot{limit: snapshotTime}}
 	for _, o := range outboxes {
 		p.tables = append(p.tables, &polled{Outbox: o, reader: reader{limit: p.cfg.Batch}})
 	}
 	return p
 }
 
-// BeginPass notes the bound of a new pass over each table, in one round trip, and gives up the pass under way. After an
-// error there is no pass under way. A pass on which an order depends (a hand-over from poll to stream, for all keys or
+// BeginPass takes the snapshot that all pages of a new pass show, and notes the bound of each table. It gives up the pass
+// under way. After an error there is no pass under way. A pass on which an order depends (a hand-over from poll to stream, for all keys or
 // for one; or one that feeds while there is no stream) must be whole: below the floor may be an earlier row of a key.
 // With BlockOnDead it returns one event, with nothing but table and key, for each key that has a DEAD row.
 func (p *Poller) BeginPass(ctx context.Context, whole bool) ([]*event.Event, error) {
+	p.EndPass(ctx)
 	p.at = len(p.tables)
 	p.whole = whole || !p.floorServes()
 	batch := &pgx.Batch{}
@@ -106,10 +108,14 @@ func (p *Poller) BeginPass(ctx context.Context, whole bool) ([]*event.Event, err
 		}
 	}
 	began := p.now()
-	results := p.pool.SendBatch(ctx, batch)
-	if err := results.Close(); err != nil {
+	if err := p.moment.take(ctx, p.pool, began); err != nil {
+		return nil, fmt.Errorf("begin a pass: %w", err)
+	}
+	if err := p.moment.tx.SendBatch(ctx, batch).Close(); err != nil {
+		p.EndPass(ctx)
 		return nil, fmt.Errorf("read the bound of a pass: %w", err)
 	}
+	p.moment.reading += p.now().Sub(began)
 	slow := p.now().Sub(began) > p.cfg.SlowQuery
 	for _, t := range p.tables {
 		t.floor.begin(slow && len(t.stretches) == 0)
@@ -166,10 +172,32 @@ func (t *polled) queueBound(batch *pgx.Batch, whole bool) {
 	})
 }
 
-// NextPage reads the next page of the pass under way. Without one, the page is empty and the last. After an error the
-// same page is read again.
+// NextPage reads the next page of the pass under way. Without one, the page is empty and the last. A pass whose snapshot
+// has grown old, or was given up by EndPass, ends with a page that is cut. After an error the pass is over.
 func (p *Poller) NextPage(ctx context.Context) (event.Page, error) {
+	page, err := p.nextPage(ctx)
+	switch {
+	case err != nil:
+		p.at = len(p.tables)
+		p.EndPass(ctx)
+	case page.Last:
+		if !page.Cut {
+			p.moment.limit = snapshotTime
+		}
+		p.EndPass(ctx)
+	}
+	return page, err
+}
+
+// EndPass lets go of the snapshot: nobody wants the rest of the pass for now. A further page would be cut.
+func (p *Poller) EndPass(ctx context.Context) { p.moment.drop(ctx) }
+
+func (p *Poller) nextPage(ctx context.Context) (event.Page, error) {
 	var page event.Page
+	if p.at < len(p.tables) && p.moment.over(p.now()) {
+		p.at = len(p.tables)
+		return event.Page{Last: true, Cut: true}, nil
+	}
 	for ; p.at < len(p.tables); p.at++ {
 		t := p.tables[p.at]
 		for len(t.stretches) > 0 {
